@@ -1,0 +1,63 @@
+"""One call of a caller, from due to done. Mutable on purpose: it is the hot object of both drivers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Call:
+    """What a caller wanted done, once. Instants are ns since the trial began; -1 where they did not happen.
+
+    id: `<tenant index>.<sequence>`, unique in a trial. run: sequence of the original call that it descends from.
+    round: 0 for original work. parent: id of the call whose failure led to it. queue_wait_ns and service_ns are as the
+    service tells them; -1 unknown.
+    """
+
+    __slots__ = (
+        "cost",
+        "done_ns",
+        "driver",
+        "due_ns",
+        "method",
+        "outcome",
+        "parent",
+        "path",
+        "queue_wait_ns",
+        "reason",
+        "retry_after",
+        "round",
+        "run",
+        "sent_ns",
+        "seq",
+        "service_ns",
+        "status",
+        "tenant",
+        "tenant_index",
+    )
+
+    def __init__(
+        self, tenant: str, tenant_index: int, seq: int, due_ns: int, round_: int, run: int, parent: str | None
+    ) -> None:
+        self.tenant = tenant
+        self.tenant_index = tenant_index
+        self.seq = seq
+        self.due_ns = due_ns
+        self.round = round_
+        self.run = run
+        self.parent = parent
+        self.outcome: str | None = None
+        self.reason: str | None = None
+        self.sent_ns = -1
+        self.done_ns = -1
+        self.queue_wait_ns = -1
+        self.service_ns = -1
+        self.status = 0
+        self.retry_after: str | None = None
+        self.cost: float = -1.0
+        self.method: str | None = None
+        self.path: str | None = None
+        self.driver: Any = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.tenant_index}.{self.seq}"

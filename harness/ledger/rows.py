@@ -1,0 +1,45 @@
+"""The rows of the ledger: JSON Lines, one object a line, keys as documented in ARCHITECTURE.md.
+
+Keys without a value are left out. All instants and durations are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from harness.ledger.call import Call
+from harness.ledger.outcomes import NEVER_SENT
+
+
+def call_row(call: Call) -> bytes:
+    """A line of calls.jsonl, newline included: a row an attempt, or a row for a call that was never sent."""
+    attempt = 0 if call.outcome in NEVER_SENT else 1
+    row: dict[str, Any] = {
+        "call": call.id,
+        "attempt": attempt,
+        "tenant": call.tenant,
+        "round": call.round,
+        "run": call.run,
+        "due_ns": call.due_ns,
+        "done_ns": call.done_ns,
+        "outcome": call.outcome,
+    }
+    if attempt:
+        row["sent_ns"] = call.sent_ns
+    if call.status:
+        row["status"] = call.status
+    if call.reason is not None:
+        row["reason"] = call.reason
+    if call.queue_wait_ns >= 0:
+        row["queue_wait_ns"] = call.queue_wait_ns
+    if call.service_ns >= 0:
+        row["service_ns"] = call.service_ns
+    if call.parent is not None:
+        row["parent"] = call.parent
+    if call.retry_after is not None:
+        row["retry_after"] = call.retry_after
+    if call.cost >= 0:
+        row["cost"] = call.cost
+    return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)

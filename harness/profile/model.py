@@ -1,0 +1,373 @@
+"""What a profile may say: the frozen models behind the YAML, the JSON Schema and every error message.
+
+A Profile is complete and consistent once it exists: contradictions are found here, so that no later part has to ask.
+Durations are integer nanoseconds, rates exact fractions per second (units.py). Files, lines, variants and `--set` are
+loader.py; `--time-scale` is scale.py; what a profile means, in sentences, is describe.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from harness.profile.units import NS_PER_S, parse_duration, parse_rate
+
+PhaseName = Literal["calm", "burst", "recovery"]
+PHASES: tuple[PhaseName, ...] = ("calm", "burst", "recovery")
+TrafficClass = Literal["interactive", "approval_resume", "autonomous", "maintenance"]
+
+
+class Scales:
+    """Marks a field that `--time-scale` changes: a duration shrinks with it, a rate grows."""
+
+    def __init__(self, quantity: Literal["duration", "rate"]) -> None:
+        self.quantity = quantity
+
+
+_DURATION_SCHEMA = {"type": "string", "pattern": r"^\d+(\.\d+)?\s?(ns|us|ms|s|m|h)$", "examples": ["200ms", "2s", "5m"]}
+_RATE_SCHEMA = {"type": "string", "pattern": r"^\d+(\.\d+)?\s?/\s?(s|m|h)$", "examples": ["8/s", "20/m"]}
+DurationNs: TypeAlias = Annotated[
+    int, BeforeValidator(parse_duration), WithJsonSchema(_DURATION_SCHEMA), Scales("duration")
+]
+RatePerS: TypeAlias = Annotated[Fraction, BeforeValidator(parse_rate), WithJsonSchema(_RATE_SCHEMA), Scales("rate")]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
+Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Part(BaseModel):
+    """Base of every model: an unknown key is an error, a value never changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class Window(Part):
+    """Half open, [from, to), nanoseconds since the trial began. In YAML: `[30s, 70s]`."""
+
+    from_ns: DurationNs = Field(alias="from")
+    to_ns: DurationNs = Field(alias="to")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pair(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            if len(value) != 2:
+                raise ValueError("a window is [from, to], two durations")
+            return {"from": value[0], "to": value[1]}
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.from_ns >= self.to_ns:
+            raise ValueError("a window must end after it begins")
+        return self
+
+
+class RateStep(Part):
+    """A rate that holds in [from, to) instead of the base rate."""
+
+    from_ns: DurationNs = Field(alias="from")
+    to_ns: DurationNs = Field(alias="to")
+    rate: RatePerS
+
+
+class WorkerStep(Part):
+    """A number of workers that holds in [from, to) instead of the base number (autoscaling)."""
+
+    from_ns: DurationNs = Field(alias="from")
+    to_ns: DurationNs = Field(alias="to")
+    workers: Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
+
+
+def _steps_in_order(steps: list[RateStep] | list[WorkerStep], what: str) -> None:
+    end = 0
+    for step in steps:
+        if step.from_ns >= step.to_ns:
+            raise ValueError(f"a {what} step must end after it begins")
+        if step.from_ns < end:
+            raise ValueError(f"{what} steps must be in order and may not overlap")
+        end = step.to_ns
+
+
+class Rates(Part):
+    """Offered rate over time. In YAML: `8/s`, or `[8/s, {from: 30s, to: 70s, rate: 40/s}]`."""
+
+    base: RatePerS
+    steps: list[RateStep] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            return {"base": value[0] if value else None, "steps": value[1:]}
+        return value if isinstance(value, dict) else {"base": value}
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _steps_in_order(self.steps, "rate")
+        return self
+
+    def segments(self, end_ns: int) -> Iterator[tuple[int, int, Fraction]]:
+        """(from_ns, to_ns, calls per second), gapless over [0, end_ns)."""
+        at = 0
+        for step in self.steps:
+            if step.from_ns >= end_ns:
+                break
+            if step.from_ns > at:
+                yield at, step.from_ns, self.base
+            at = min(step.to_ns, end_ns)
+            yield step.from_ns, at, step.rate
+        if at < end_ns:
+            yield at, end_ns, self.base
+
+
+class Workers(Part):
+    """Workers over time. In YAML: `8`, or `[8, {from: 60s, to: 90s, workers: 16}]`."""
+
+    base: Count
+    steps: list[WorkerStep] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            return {"base": value[0] if value else None, "steps": value[1:]}
+        return value if isinstance(value, dict) else {"base": value}
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _steps_in_order(self.steps, "worker")
+        return self
+
+    def segments(self, end_ns: int) -> Iterator[tuple[int, int, int]]:
+        """(from_ns, to_ns, workers), gapless over [0, end_ns)."""
+        at = 0
+        for step in self.steps:
+            if step.from_ns >= end_ns:
+                break
+            if step.from_ns > at:
+                yield at, step.from_ns, self.base
+            at = min(step.to_ns, end_ns)
+            yield step.from_ns, at, step.workers
+        if at < end_ns:
+            yield at, end_ns, self.base
+
+
+class ServiceTime(Part):
+    """How long a worker is busy with one call. In YAML: `200ms`, or a mapping.
+
+    fixed: `mean`. lognormal: `mean` and `sigma` (of the logarithm). recorded_cost: `base + per_unit * cost`, at most
+    `cap`. `load_slope` s makes it grow with load: multiplied by 1 + s * running / workers.
+    """
+
+    distribution: Literal["fixed", "lognormal", "recorded_cost"] = "fixed"
+    mean: DurationNs | None = None
+    sigma: Annotated[float, Field(gt=0, le=3)] | None = None
+    base: DurationNs | None = None
+    per_unit: DurationNs | None = None
+    cap: DurationNs | None = None
+    load_slope: Annotated[float, Field(ge=0, le=100)] = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return value if isinstance(value, dict) else {"mean": value}
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        needed = {"fixed": ("mean",), "lognormal": ("mean", "sigma"), "recorded_cost": ("base", "per_unit")}
+        allowed = {"fixed": ("mean",), "lognormal": ("mean", "sigma"), "recorded_cost": ("base", "per_unit", "cap")}
+        missing = [f for f in needed[self.distribution] if getattr(self, f) is None]
+        if missing:
+            raise ValueError(f"service time '{self.distribution}' needs {' and '.join(missing)}")
+        extra = [
+            f
+            for f in ("mean", "sigma", "base", "per_unit", "cap")
+            if getattr(self, f) is not None and f not in allowed[self.distribution]
+        ]
+        if extra:
+            raise ValueError(f"service time '{self.distribution}' does not use {' or '.join(extra)}")
+        if self.distribution != "recorded_cost" and not self.mean:
+            raise ValueError("a service time must be above zero")
+        return self
+
+
+class Admission(Part):
+    """Which calls wait, and in which order they start."""
+
+    policy: Literal["shared_fifo", "tenant_cap", "fair_queues"]
+    queue: Annotated[int, Field(ge=0, le=10_000_000, strict=True)] | None = None
+    queue_per_tenant: Annotated[int, Field(ge=0, le=10_000_000, strict=True)] | None = None
+    cap: Count | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        needed = {"shared_fifo": {"queue"}, "tenant_cap": {"queue", "cap"}, "fair_queues": {"queue_per_tenant"}}
+        given = {f for f in ("queue", "queue_per_tenant", "cap") if getattr(self, f) is not None}
+        missing, extra = needed[self.policy] - given, given - needed[self.policy]
+        if missing:
+            raise ValueError(f"policy {self.policy} needs {' and '.join(sorted(missing))}")
+        if extra:
+            raise ValueError(f"policy {self.policy} does not use {' or '.join(sorted(extra))}")
+        if self.queue == 0 or self.queue_per_tenant == 0:
+            raise ValueError(f"policy {self.policy} needs a queue of at least 1 (a queue of 0 has nothing to order)")
+        return self
+
+
+class Service(Part):
+    """What the stub and the simulator run. A staging target ignores it."""
+
+    workers: Workers
+    service_time: ServiceTime
+    admission: Admission
+
+    @model_validator(mode="after")
+    def _cap_below_workers(self) -> Self:
+        cap = self.admission.cap
+        if cap is not None and cap > self.workers.base:
+            raise ValueError(f"cap {cap} is above the {self.workers.base} workers: it would never bind")
+        return self
+
+
+class Replans(Part):
+    """Each refused or abandoned call becomes `calls` new ones, `after` later, for at most `rounds` rounds."""
+
+    calls: Annotated[int, Field(ge=0, le=100, strict=True)]
+    after: DurationNs
+    rounds: Annotated[int, Field(ge=0, le=20, strict=True)]
+
+
+class Budget(Part):
+    """The caller's own token bucket, asked before a call leaves. `run` scope: a bucket per original call and its
+    re-plans; `tenant` scope: one for all of the tenant."""
+
+    rate: RatePerS
+    burst: Count
+    scope: Literal["tenant", "run"] = "tenant"
+
+
+class Recorded(Part):
+    """Arrivals from a schedule file: JSON Lines sorted by `due_ns` (harness/recorded/schedule.py)."""
+
+    file: Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class Tenant(Part):
+    """Who is charged, what it offers, and how it takes a refusal."""
+
+    rate: Rates | None = None
+    pace: Literal["even", "poisson"] = "even"
+    phase: DurationNs = 0
+    recorded: Recorded | None = None
+    replans: Replans | None = None
+    budget: Budget | None = None
+    patience: DurationNs | None = None
+    traffic_class: TrafficClass = "interactive"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.rate is None) == (self.recorded is None):
+            raise ValueError("a tenant needs either a rate or recorded arrivals, and not both")
+        if self.patience == 0:
+            raise ValueError("a patience of 0 abandons every call; leave it out for endless patience")
+        return self
+
+
+class CheckRef(Part):
+    """A check to judge, with parameters that differ from its defaults. In YAML: a name, or `{name: {param: value}}`."""
+
+    name: str
+    params: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, dict) and len(value) == 1 and "name" not in value:
+            ((name, params),) = value.items()
+            return {"name": name, "params": {} if params is None else params}
+        return value
+
+
+class Phases(Part):
+    """Named windows of the trial; a call belongs to the one in which it was due."""
+
+    calm: Window | None = None
+    burst: Window | None = None
+    recovery: Window | None = None
+
+    def items(self) -> list[tuple[PhaseName, Window]]:
+        return [(name, window) for name in PHASES if (window := getattr(self, name)) is not None]
+
+    def at(self, due_ns: int) -> PhaseName | None:
+        for name, window in self.items():
+            if window.from_ns <= due_ns < window.to_ns:
+                return name
+        return None
+
+
+class Profile(Part):
+    """One trial, completely described. Field order here is the order in error messages and in the schema."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    about: str = ""
+    duration: DurationNs
+    phases: Phases = Phases()
+    patience: DurationNs | None = None
+    patience_until: Literal["start", "done"] = "done"
+    drain: DurationNs = 10 * NS_PER_S
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 1
+    service: Service | None = None
+    tenants: Annotated[dict[Name, Tenant], Field(min_length=1, max_length=100_000)]
+    ordinary: list[Name] = []
+    variants: dict[Name, dict[str, Any]] = {}
+    checks: list[CheckRef] = []
+
+    def patience_of(self, tenant: str) -> int | None:
+        """Nanoseconds that this tenant waits before it abandons; None: for ever."""
+        own = self.tenants[tenant].patience
+        return own if own is not None else self.patience
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = list(_contradictions(self))
+        if problems:
+            raise Contradictions(problems)
+        return self
+
+
+class Contradictions(ValueError):
+    """Several rules broken between fields; each with the dotted path at which to show it."""
+
+    def __init__(self, problems: list[tuple[tuple[str | int, ...], str]]) -> None:
+        super().__init__("; ".join(message for _, message in problems))
+        self.problems = problems
+
+
+def _contradictions(profile: Profile) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every rule that spans fields, as (path, message)."""
+    if profile.duration == 0:
+        yield ("duration",), "a trial must last longer than zero"
+    windows = sorted(profile.phases.items(), key=lambda item: item[1].from_ns)
+    for name, window in windows:
+        if window.to_ns > profile.duration:
+            yield ("phases", name), "the phase ends after the trial (duration)"
+    for (_, before), (name, window) in zip(windows, windows[1:], strict=False):
+        if window.from_ns < before.to_ns:
+            yield ("phases", name), "phases may not overlap"
+    for i, tenant in enumerate(profile.ordinary):
+        if tenant not in profile.tenants:
+            yield ("ordinary", i), f"there is no tenant '{tenant}' (tenants: {', '.join(list(profile.tenants)[:10])})"
+    if len(set(profile.ordinary)) < len(profile.ordinary):
+        yield ("ordinary",), "a tenant is named twice"
+    if profile.patience == 0:
+        yield ("patience",), "a patience of 0 abandons every call; leave it out for endless patience"
+    for name, tenant in profile.tenants.items():
+        for i, step in enumerate(tenant.rate.steps if tenant.rate else []):
+            if step.to_ns > profile.duration:
+                yield ("tenants", name, "rate", i + 1), "the step ends after the trial (duration)"
+        if tenant.phase >= profile.duration:
+            yield ("tenants", name, "phase"), "the first call would be due after the trial"

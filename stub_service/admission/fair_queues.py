@@ -1,0 +1,65 @@
+"""A bounded queue for each tenant, served round-robin: a flood fills its own queue and nobody else's.
+
+Source: Nagle 1987 (RFC 970); Kubernetes API Priority and Fairness uses the same idea with shuffle sharding. Weights and
+shuffle sharding change two things only, which queue a ticket joins and how often a queue gets its turn: `_queue_of` and
+`take` are the seam for them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+from stub_service.admission.policy import Ticket
+
+
+class FairQueues:
+    """queue_per_tenant: most tickets of one tenant that may wait beyond the free workers."""
+
+    def __init__(self, queue_per_tenant: int) -> None:
+        self._bound = queue_per_tenant
+        self._queues: dict[str, OrderedDict[Ticket, None]] = {}
+        self._turns: deque[str] = deque()
+        self.waiting = 0
+
+    def offer(self, ticket: Ticket, free: int) -> str | None:
+        tenant = self._queue_of(ticket)
+        queue = self._queues.get(tenant)
+        if queue is None:
+            queue = self._queues[tenant] = OrderedDict()
+            self._turns.append(tenant)
+        elif len(queue) >= self._bound and self.waiting >= free:
+            return "tenant_queue_full"
+        queue[ticket] = None
+        self.waiting += 1
+        return None
+
+    def take(self) -> Ticket | None:
+        if not self.waiting:
+            return None
+        while True:
+            tenant = self._turns.popleft()
+            queue = self._queues.get(tenant)
+            if queue:
+                break
+            self._queues.pop(tenant, None)
+        ticket = queue.popitem(last=False)[0]
+        self.waiting -= 1
+        if queue:
+            self._turns.append(tenant)
+        else:
+            del self._queues[tenant]
+        return ticket
+
+    def discard(self, ticket: Ticket) -> None:
+        # A queue that this empties keeps its place in the round until its turn comes: one entry a tenant at most.
+        del self._queues[self._queue_of(ticket)][ticket]
+        self.waiting -= 1
+
+    def finished(self, ticket: Ticket) -> None:
+        pass
+
+    def ahead_of(self, tenant: str) -> int:
+        return len(self._queues.get(tenant, ()))
+
+    def _queue_of(self, ticket: Ticket) -> str:
+        return ticket.tenant

@@ -1,0 +1,24 @@
+"""Names of policies, and how each is built from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stub_service.admission.fair_queues import FairQueues
+from stub_service.admission.policy import Policy
+from stub_service.admission.shared_fifo import SharedFifo
+from stub_service.admission.tenant_cap import TenantCap
+from stub_service.config import AdmissionConfig
+
+POLICIES: dict[str, Callable[[AdmissionConfig], Policy]] = {
+    "shared_fifo": lambda config: SharedFifo(config.queue),
+    "tenant_cap": lambda config: TenantCap(config.queue, config.cap),
+    "fair_queues": lambda config: FairQueues(config.queue_per_tenant),
+}
+
+
+def build(config: AdmissionConfig) -> Policy:
+    """Raises ValueError on a name that is not known."""
+    if config.policy not in POLICIES:
+        raise ValueError(f"unknown policy '{config.policy}' (known: {', '.join(POLICIES)})")
+    return POLICIES[config.policy](config)

@@ -1,0 +1,86 @@
+"""The shared service without a clock or a socket: workers, a queue in front of them, an admission policy.
+
+The aiohttp shell and the simulator both drive this very object. The driver owns time: it reports arrivals, departures
+and ends with `now_ns`, then calls `start_ready` (last in an instant) and sets a timer `service_ns` for each ticket that
+it returns.
+
+    idle = workers(now) - running         may be negative after workers were taken away: running calls are not killed
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from random import Random
+
+from stub_service.admission import registry
+from stub_service.admission.policy import GONE, NEW, RUNNING, WAITING, Policy, Ticket
+from stub_service.config import SharedServiceConfig
+from stub_service.dependency import service_time
+
+
+class SharedService:
+    """`policy` may be given to lay a defect over the healthy part; otherwise it is built from the configuration."""
+
+    def __init__(self, config: SharedServiceConfig, policy: Policy | None = None) -> None:
+        self.policy = policy if policy is not None else registry.build(config.admission)
+        self.running = 0
+        self.workers = config.workers[0][1]
+        self._change_at = [at for at, _ in config.workers]
+        self._counts = [count for _, count in config.workers]
+        self._time = service_time.build(config.service_time, Random(f"{config.seed}:service"))
+
+    def worker_changes(self) -> list[int]:
+        """Instants [ns] at which the number of workers changes: call `set_time` then."""
+        return self._change_at[1:]
+
+    def set_time(self, now_ns: int) -> None:
+        """Brings the number of workers up to date."""
+        self.workers = self._counts[max(0, bisect_right(self._change_at, now_ns) - 1)]
+
+    def offer(self, ticket: Ticket, now_ns: int) -> str | None:
+        """Accepts the ticket into the queue (None), or refuses it with a reason."""
+        free = self.workers - self.running
+        reason = self.policy.offer(ticket, free if free > 0 else 0)
+        if reason is None:
+            ticket.state = WAITING
+            ticket.arrived_ns = now_ns
+        else:
+            ticket.state = GONE
+        return reason
+
+    def start_ready(self, now_ns: int) -> list[Ticket]:
+        """Starts what may start now, in order; each returned ticket has `started_ns` and `service_ns`."""
+        started: list[Ticket] = []
+        policy = self.policy
+        while self.running < self.workers and policy.waiting:
+            ticket = policy.take()
+            if ticket is None:
+                break
+            self.running += 1
+            ticket.state = RUNNING
+            ticket.started_ns = now_ns
+            ticket.service_ns = self._time(ticket.cost, self.running, self.workers)
+            started.append(ticket)
+        return started
+
+    def finish(self, ticket: Ticket) -> None:
+        """A running ticket is done; its worker is free from now on."""
+        ticket.state = GONE
+        self.running -= 1
+        self.policy.finished(ticket)
+
+    def leave(self, ticket: Ticket) -> bool:
+        """The caller gave up. A waiting ticket leaves the queue (True); a running one runs on (False)."""
+        if ticket.state != WAITING:
+            return False
+        self.policy.discard(ticket)
+        ticket.state = GONE
+        return True
+
+    def retry_after_s(self, tenant: str, mean_service_ns: int) -> int:
+        """Whole seconds, at least 1: when what waits ahead of this tenant should have started."""
+        ahead_ns = self.policy.ahead_of(tenant) * mean_service_ns // max(1, self.workers)
+        return max(1, -(-ahead_ns // 1_000_000_000))
+
+
+__all__ = ["NEW", "SharedService", "Ticket"]
