@@ -1,0 +1,209 @@
+"""A trial's folder, read into numpy columns: what every check and every report works on.
+
+Reads in chunks: a ledger of a million calls takes some seconds and a few hundred MB. Raises LedgerError with file,
+line and remedy on anything that is not a ledger. A last line cut short by a crash is left out and counted.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from harness.ledger.outcomes import TERMINAL
+
+Ints = npt.NDArray[np.int64]
+CHUNK_BYTES = 8 << 20
+CALLS, DECISIONS, MANIFEST = "calls.jsonl", "decisions.jsonl", "manifest.json"
+
+
+class LedgerError(Exception):
+    """The folder is not a readable ledger; the message says which file, where, and what to do."""
+
+
+class Strings:
+    """Interned text of one column: `codes[i]` is the place of row i's text in `table`; -1: none."""
+
+    def __init__(self, table: list[str], codes: npt.NDArray[np.int32]) -> None:
+        self.table = table
+        self.codes = codes
+
+    def at(self, row: int) -> str | None:
+        code = int(self.codes[row])
+        return self.table[code] if code >= 0 else None
+
+    def equals(self, text: str) -> npt.NDArray[np.bool_]:
+        return self.codes == (self.table.index(text) if text in self.table else -2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calls:
+    """Columns of calls.jsonl, one place a row, in file order. Integers; -1 where a row has no value.
+
+    tenant: place in `Trial.tenants`. seq: call id is `<tenant>.<seq>`. parent: seq of the parent (same tenant).
+    outcome: place in `outcomes.TERMINAL`. offset: byte at which the row begins in calls.jsonl.
+    """
+
+    tenant: Ints
+    seq: Ints
+    attempt: Ints
+    round: Ints
+    run: Ints
+    parent: Ints
+    due_ns: Ints
+    sent_ns: Ints
+    done_ns: Ints
+    queue_wait_ns: Ints
+    service_ns: Ints
+    status: Ints
+    outcome: Ints
+    offset: Ints
+    reason: Strings
+    retry_after: Strings
+
+    def __len__(self) -> int:
+        return len(self.tenant)
+
+    def is_outcome(self, *outcomes: str) -> npt.NDArray[np.bool_]:
+        return np.isin(self.outcome, [TERMINAL.index(outcome) for outcome in outcomes])
+
+    def id(self, row: int) -> str:
+        return f"{self.tenant[row]}.{self.seq[row]}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """One folder. manifest: as written. cut_lines: unfinished last lines left out."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    tenants: tuple[str, ...]
+    calls: Calls
+    cut_lines: int
+
+    def decisions(self) -> Iterator[dict[str, Any]]:
+        """Rows of decisions.jsonl, streamed; nothing if the file is not there."""
+        path = self.folder / DECISIONS
+        if path.exists():
+            for _, rows in _chunks(path):
+                yield from rows
+
+    def row(self, place: int) -> dict[str, Any]:
+        """The whole ledger row of a call, read from the file."""
+        with (self.folder / CALLS).open("rb") as file:
+            file.seek(int(self.calls.offset[place]))
+            row: dict[str, Any] = orjson.loads(file.readline())
+            return row
+
+
+def read_trial(folder: Path) -> Trial:
+    """Reads manifest and calls. Raises LedgerError."""
+    manifest = _manifest(folder)
+    tenants = tuple(manifest["profile"]["tenants"])
+    path = folder / CALLS
+    if not path.exists():
+        raise LedgerError(f"{path}: no such file; was the trial ever started?")
+    calls, cut = _read_calls(path, len(tenants))
+    return Trial(folder, manifest, tenants, calls, cut)
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        manifest = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise LedgerError(f"{path}: no such file; give the folder of a trial, such as reports/<trial_id>") from None
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise LedgerError(f"{path}: not readable as JSON ({error})") from None
+    if not isinstance(manifest, dict) or manifest.get("schema") != 1:
+        raise LedgerError(f"{path}: schema {manifest.get('schema') if isinstance(manifest, dict) else '?'} is not 1")
+    if not isinstance(manifest.get("profile"), dict) or not isinstance(manifest["profile"].get("tenants"), dict):
+        raise LedgerError(f"{path}: has no profile with tenants")
+    return manifest
+
+
+def _chunks(path: Path) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
+    """(byte offsets, rows) of whole lines, some megabytes at a time. A last line without its end is left out."""
+    with path.open("rb") as file:
+        offset, line_no = 0, 1
+        while lines := _whole_lines(file):
+            offsets = [offset]
+            for line in lines[:-1]:
+                offsets.append(offsets[-1] + len(line))
+            offset = offsets[-1] + len(lines[-1])
+            try:
+                rows = orjson.loads(b"[" + b",".join(lines) + b"]")
+            except orjson.JSONDecodeError:
+                raise LedgerError(_name_bad_line(path, lines, line_no)) from None
+            if not all(type(row) is dict for row in rows):
+                raise LedgerError(f"{path}: a line near {line_no} is not a JSON object; the file was edited or damaged")
+            line_no += len(lines)
+            yield offsets, rows
+
+
+def _whole_lines(file: BinaryIO) -> list[bytes]:
+    lines = file.readlines(CHUNK_BYTES)
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    return lines
+
+
+def _name_bad_line(path: Path, lines: list[bytes], first: int) -> str:
+    for i, line in enumerate(lines):
+        try:
+            orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            return f"{path}:{first + i}: not JSON ({error}); the file was edited or damaged"
+    return f"{path}:{first}: not JSON Lines; the file was edited or damaged"
+
+
+_PLAIN = ("attempt", "round", "run", "due_ns", "sent_ns", "done_ns", "queue_wait_ns", "service_ns", "status")
+
+
+def _read_calls(path: Path, tenants: int) -> tuple[Calls, int]:
+    columns: dict[str, array[int]] = {
+        name: array("q") for name in (*_PLAIN, "tenant", "seq", "parent", "outcome", "offset")
+    }
+    texts: dict[str, array[int]] = {"reason": array("i"), "retry_after": array("i")}
+    tables: dict[str, dict[str | None, int]] = {name: {None: -1} for name in texts}
+    codes = {outcome: code for code, outcome in enumerate(TERMINAL)}
+    for offsets, rows in _chunks(path):
+        try:
+            for name in _PLAIN:
+                columns[name].extend([row.get(name, -1) for row in rows])
+            ids = [row["call"].split(".") for row in rows]
+            columns["tenant"].extend([int(id_[0]) for id_ in ids])
+            columns["seq"].extend([int(id_[1]) for id_ in ids])
+            columns["parent"].extend(
+                [int(row["parent"].split(".")[1]) if "parent" in row else -1 for row in rows]
+            )
+            columns["outcome"].extend([codes[row["outcome"]] for row in rows])
+            columns["offset"].extend(offsets)
+            for name, into in texts.items():
+                table = tables[name]
+                into.extend([table.setdefault(row.get(name), len(table) - 1) for row in rows])
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
+            raise LedgerError(f"{path}: a row is not one of a call ({error!r}); was it written by another version?") from None
+    made = {name: np.frombuffer(column, dtype=np.int64) for name, column in columns.items()}
+    if len(made["tenant"]) and not 0 <= int(made["tenant"].min()) <= int(made["tenant"].max()) < tenants:
+        raise LedgerError(f"{path}: names a tenant that the manifest does not have; do the files belong together?")
+    strings = {
+        name: Strings([text for text in table if text is not None], np.frombuffer(texts[name], dtype=np.int32))
+        for name, table in tables.items()
+    }
+    return Calls(**made, **strings), _cut(path)
+
+
+def _cut(path: Path) -> int:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if not size:
+            return 0
+        file.seek(size - 1)
+        return int(file.read(1) != b"\n")
