@@ -10,7 +10,7 @@ class Call:
 
     id: `<tenant index>.<sequence>`, unique in a trial. run: sequence of the original call that it descends from.
     round: 0 for original work. parent: id of the call whose failure led to it. queue_wait_ns and service_ns are as the
-    service tells them; -1 unknown.
+    service tells them; -1 unknown. typed: False if an answer other than success had no typed outcome in its body.
     """
 
     __slots__ = (
@@ -33,6 +33,7 @@ class Call:
         "status",
         "tenant",
         "tenant_index",
+        "typed",
     )
 
     def __init__(
@@ -53,6 +54,7 @@ class Call:
         self.service_ns = -1
         self.status = 0
         self.retry_after: str | None = None
+        self.typed = True
         self.cost: float = -1.0
         self.method: str | None = None
         self.path: str | None = None

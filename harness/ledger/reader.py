@@ -47,7 +47,8 @@ class Calls:
     """Columns of calls.jsonl, one place a row, in file order. Integers; -1 where a row has no value.
 
     tenant: place in `Trial.tenants`. seq: call id is `<tenant>.<seq>`. parent: seq of the parent (same tenant).
-    outcome: place in `outcomes.TERMINAL`. offset: byte at which the row begins in calls.jsonl.
+    outcome: place in `outcomes.TERMINAL`. untyped: 1 where an
+    answer other than success had no typed outcome in its body. offset: byte at which the row begins in calls.jsonl.
     """
 
     tenant: Ints
@@ -62,6 +63,7 @@ class Calls:
     queue_wait_ns: Ints
     service_ns: Ints
     status: Ints
+    untyped: Ints
     outcome: Ints
     offset: Ints
     reason: Strings
@@ -168,7 +170,7 @@ _PLAIN = ("attempt", "round", "run", "due_ns", "sent_ns", "done_ns", "queue_wait
 
 def _read_calls(path: Path, tenants: int) -> tuple[Calls, int]:
     columns: dict[str, array[int]] = {
-        name: array("q") for name in (*_PLAIN, "tenant", "seq", "parent", "outcome", "offset")
+        name: array("q") for name in (*_PLAIN, "tenant", "seq", "parent", "untyped", "outcome", "offset")
     }
     texts: dict[str, array[int]] = {"reason": array("i"), "retry_after": array("i")}
     tables: dict[str, dict[str | None, int]] = {name: {None: -1} for name in texts}
@@ -180,16 +182,17 @@ def _read_calls(path: Path, tenants: int) -> tuple[Calls, int]:
             ids = [row["call"].split(".") for row in rows]
             columns["tenant"].extend([int(id_[0]) for id_ in ids])
             columns["seq"].extend([int(id_[1]) for id_ in ids])
-            columns["parent"].extend(
-                [int(row["parent"].split(".")[1]) if "parent" in row else -1 for row in rows]
-            )
+            columns["parent"].extend([int(row["parent"].split(".")[1]) if "parent" in row else -1 for row in rows])
+            columns["untyped"].extend([int("untyped" in row) for row in rows])
             columns["outcome"].extend([codes[row["outcome"]] for row in rows])
             columns["offset"].extend(offsets)
             for name, into in texts.items():
                 table = tables[name]
                 into.extend([table.setdefault(row.get(name), len(table) - 1) for row in rows])
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
-            raise LedgerError(f"{path}: a row is not one of a call ({error!r}); was it written by another version?") from None
+            raise LedgerError(
+                f"{path}: a row is not one of a call ({error!r}); was it written by another version?"
+            ) from None
     made = {name: np.frombuffer(column, dtype=np.int64) for name, column in columns.items()}
     if len(made["tenant"]) and not 0 <= int(made["tenant"].min()) <= int(made["tenant"].max()) < tenants:
         raise LedgerError(f"{path}: names a tenant that the manifest does not have; do the files belong together?")

@@ -40,6 +40,8 @@ def call_row(call: Call) -> bytes:
         row["parent"] = call.parent
     if call.retry_after is not None:
         row["retry_after"] = call.retry_after
+    if not call.typed:
+        row["untyped"] = True
     if call.cost >= 0:
         row["cost"] = call.cost
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)

@@ -12,16 +12,17 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from harness.ledger.outcomes import ABANDONED, OPEN, SERVED, THROTTLED
+from harness.ledger.outcomes import ABANDONED, FAILED, OPEN, SERVED, THROTTLED
 from harness.profile.model import Profile
 from harness.simulate.service import shared_service
 from harness.workload.callers import NEVER, Caller
 from harness.ledger.call import Call
 from harness.workload.plan import RecordedSource, callers, no_recordings
-from stub_service.admission.policy import GONE, RUNNING, WAITING, Policy, Ticket
+from stub_service.admission.policy import GONE, RUNNING, WAITING, Ticket
 from stub_service.admission.service import SharedService
+from stub_service.defects import registry as defects
 
-_WORKERS, _END, _ABANDON, _REPLAN, _ARRIVE = range(5)
+_WORKERS, _END, _ANSWER, _ABANDON, _REPLAN, _ARRIVE = range(6)
 
 CallSink = Callable[[Call], None]
 """Told of each call once, when it has ended (`outcome` and `done_ns` are set)."""
@@ -39,9 +40,12 @@ class Simulation:
         on_call: CallSink,
         on_decision: DecisionSink | None = None,
         recorded: RecordedSource = no_recordings,
-        policy: Policy | None = None,
+        defect: str | None = None,
     ) -> None:
-        self._service = SharedService(shared_service(profile), policy)
+        config = shared_service(profile)
+        self._service = SharedService(config)
+        if defect is not None:
+            defects.lay(defect, self._service, config)
         self._callers: list[Caller] = callers(profile, recorded)
         self._patience = [profile.patience_of(name) for name in profile.tenants]
         self._until_start = profile.patience_until == "start"
@@ -61,7 +65,7 @@ class Simulation:
             if caller.next_arrival_ns != NEVER:
                 heapq.heappush(heap, (caller.next_arrival_ns, _ARRIVE, caller.index, caller))
         now = 0
-        handlers = (self._workers, self._end, self._abandon, self._replan, self._arrive)
+        handlers = (self._workers, self._end, self._answer, self._abandon, self._replan, self._arrive)
         pop, policy = heapq.heappop, service.policy
         while heap:
             now = heap[0][0]
@@ -103,8 +107,7 @@ class Simulation:
         if reason is not None:
             if self._on_decision:
                 self._on_decision(ticket, THROTTLED, reason, now)
-            call.status, call.reason = 429, reason
-            self._finish(call, THROTTLED, now)
+            self._refuse(call, ticket, reason, now)
             return
         if self._on_decision:
             self._on_decision(ticket, "queued", None, now)
@@ -112,6 +115,21 @@ class Simulation:
         if patience is not None:
             self._order += 1
             heapq.heappush(self._heap, (now + patience, _ABANDON, self._order, ticket))
+
+    def _refuse(self, call: Call, ticket: Ticket, reason: str, now: int) -> None:
+        answer = self._service.refusal(ticket, reason)
+        call.status, call.retry_after, call.typed = answer.status, answer.retry_after, answer.typed
+        throttled = answer.status == 429
+        call.reason = reason if throttled else f"status_{answer.status}"
+        if answer.delay_ns:
+            self._order += 1
+            heapq.heappush(self._heap, (now + answer.delay_ns, _ANSWER, self._order, call))
+        else:
+            self._finish(call, THROTTLED if throttled else FAILED, now)
+
+    def _answer(self, call: Call, now: int) -> None:
+        """A refusal that was held back (a defect) is given at last."""
+        self._finish(call, THROTTLED if call.status == 429 else FAILED, now)
 
     def _start(self, now: int) -> None:
         heap, push = self._heap, heapq.heappush
@@ -155,7 +173,8 @@ class Simulation:
 
     def _leave_open(self, now: int) -> None:
         """Whatever has not ended by the drain limit ends `open`, in order of due."""
-        left = [ticket.ref for _, kind, _, ticket in self._heap if kind == _END and ticket.ref.outcome is None]
+        left = [subject.ref for _, kind, _, subject in self._heap if kind == _END and subject.ref.outcome is None]
+        left += [subject for _, kind, _, subject in self._heap if kind == _ANSWER]
         while (ticket := self._take_waiting()) is not None:
             left.append(ticket.ref)
         for call in sorted(left, key=lambda call: (call.due_ns, call.tenant_index, call.seq)):

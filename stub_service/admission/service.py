@@ -12,21 +12,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from random import Random
 
-from stub_service.admission import registry
-from stub_service.admission.policy import GONE, NEW, RUNNING, WAITING, Policy, Ticket
+from stub_service.admission import answers, registry
+from stub_service.admission.answers import Answer, Refuse
+from stub_service.admission.policy import GONE, RUNNING, WAITING, Policy, Ticket
 from stub_service.config import SharedServiceConfig
 from stub_service.dependency import service_time
 
 
 class SharedService:
-    """`policy` may be given to lay a defect over the healthy part; otherwise it is built from the configuration."""
+    """Its parts are attributes, so that a defect can replace one: `policy`, `refuse`."""
 
-    def __init__(self, config: SharedServiceConfig, policy: Policy | None = None) -> None:
-        self.policy = policy if policy is not None else registry.build(config.admission)
+    def __init__(self, config: SharedServiceConfig) -> None:
+        self.policy: Policy = registry.build(config.admission)
+        self.refuse: Refuse = answers.refuse
         self.running = 0
         self.workers = config.workers[0][1]
         self._change_at = [at for at, _ in config.workers]
         self._counts = [count for _, count in config.workers]
+        self._mean_ns = config.service_time.mean_ns or config.service_time.base_ns
         self._time = service_time.build(config.service_time, Random(f"{config.seed}:service"))
 
     def worker_changes(self) -> list[int]:
@@ -77,10 +80,7 @@ class SharedService:
         ticket.state = GONE
         return True
 
-    def retry_after_s(self, tenant: str, mean_service_ns: int) -> int:
-        """Whole seconds, at least 1: when what waits ahead of this tenant should have started."""
-        ahead_ns = self.policy.ahead_of(tenant) * mean_service_ns // max(1, self.workers)
-        return max(1, -(-ahead_ns // 1_000_000_000))
-
-
-__all__ = ["NEW", "SharedService", "Ticket"]
+    def refusal(self, ticket: Ticket, reason: str) -> Answer:
+        """What to tell a caller whose ticket was not accepted: come back when what waits ahead should have started."""
+        ahead_ns = self.policy.ahead_of(ticket.tenant) * self._mean_ns // max(1, self.workers)
+        return self.refuse(ticket.tenant, reason, max(1, -(-ahead_ns // 1_000_000_000)))

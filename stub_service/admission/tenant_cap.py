@@ -79,7 +79,11 @@ class TenantCap:
 
     def _startable(self, tenant: str, free: int) -> bool:
         """Would a worker take it in this very instant?"""
-        return free > 0 and free > self._may_start() and self._running.get(tenant, 0) + len(self._queues.get(tenant, ())) < self._cap
+        return (
+            free > 0
+            and free > self._may_start()
+            and self._running.get(tenant, 0) + len(self._queues.get(tenant, ())) < self._cap
+        )
 
     def _may_start(self) -> int:
         """Waiting tickets that the cap lets start now."""
