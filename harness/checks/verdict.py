@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Word(StrEnum):
-    PASS = "PASS"  # noqa: S105
+    PASS = "PASS"
     FAIL = "FAIL"
     INCONCLUSIVE = "INCONCLUSIVE"
     INVALID = "INVALID"

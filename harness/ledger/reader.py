@@ -39,7 +39,8 @@ class Strings:
         return self.table[code] if code >= 0 else None
 
     def equals(self, text: str) -> npt.NDArray[np.bool_]:
-        return self.codes == (self.table.index(text) if text in self.table else -2)
+        match: npt.NDArray[np.bool_] = self.codes == (self.table.index(text) if text in self.table else -2)
+        return match
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +201,8 @@ def _read_calls(path: Path, tenants: int) -> tuple[Calls, int]:
         name: Strings([text for text in table if text is not None], np.frombuffer(texts[name], dtype=np.int32))
         for name, table in tables.items()
     }
-    return Calls(**made, **strings), _cut(path)
+    columns_: dict[str, Any] = {**made, **strings}
+    return Calls(**columns_), _cut(path)
 
 
 def _cut(path: Path) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.ledger.outcomes import ABANDONED, DROPPED, HELD_BACK, OPEN, REFUSED, SERVED
 from harness.ledger.call import Call
+from harness.ledger.outcomes import ABANDONED, DROPPED, HELD_BACK, OPEN, REFUSED, SERVED
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -355,7 +356,7 @@ def _contradictions(profile: Profile) -> Iterator[tuple[tuple[str | int, ...], s
     for name, window in windows:
         if window.to_ns > profile.duration:
             yield ("phases", name), "the phase ends after the trial (duration)"
-    for (_, before), (name, window) in zip(windows, windows[1:], strict=False):
+    for (_, before), (name, window) in pairwise(windows):
         if window.from_ns < before.to_ns:
             yield ("phases", name), "phases may not overlap"
     for i, tenant in enumerate(profile.ordinary):
@@ -365,9 +366,9 @@ def _contradictions(profile: Profile) -> Iterator[tuple[tuple[str | int, ...], s
         yield ("ordinary",), "a tenant is named twice"
     if profile.patience == 0:
         yield ("patience",), "a patience of 0 abandons every call; leave it out for endless patience"
-    for name, tenant in profile.tenants.items():
-        for i, step in enumerate(tenant.rate.steps if tenant.rate else []):
+    for tenant_name, spec in profile.tenants.items():
+        for i, step in enumerate(spec.rate.steps if spec.rate else []):
             if step.to_ns > profile.duration:
-                yield ("tenants", name, "rate", i + 1), "the step ends after the trial (duration)"
-        if tenant.phase >= profile.duration:
-            yield ("tenants", name, "phase"), "the first call would be due after the trial"
+                yield ("tenants", tenant_name, "rate", i + 1), "the step ends after the trial (duration)"
+        if spec.phase >= profile.duration:
+            yield ("tenants", tenant_name, "phase"), "the first call would be due after the trial"

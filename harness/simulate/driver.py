@@ -12,11 +12,11 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
+from harness.ledger.call import Call
 from harness.ledger.outcomes import ABANDONED, FAILED, OPEN, SERVED, THROTTLED
 from harness.profile.model import Profile
 from harness.simulate.service import shared_service
 from harness.workload.callers import NEVER, Caller
-from harness.ledger.call import Call
 from harness.workload.plan import RecordedSource, callers, no_recordings
 from stub_service.admission.policy import GONE, RUNNING, WAITING, Ticket
 from stub_service.admission.service import SharedService
@@ -28,7 +28,7 @@ CallSink = Callable[[Call], None]
 """Told of each call once, when it has ended (`outcome` and `done_ns` are set)."""
 
 DecisionSink = Callable[[Ticket, str, str | None, int], None]
-"""Told of each decision of the service: ticket, outcome (queued, started, served, throttled, expired), reason, now_ns."""
+"""Told of each decision of the service: ticket, outcome (`queued`, `started`, `served`, ...), reason, now_ns."""
 
 
 class Simulation:

@@ -14,7 +14,7 @@ NS_PER_S = 1_000_000_000
 
 
 class TokenBucket:
-    """rate: tokens per second, burst: most tokens it holds. Pure: `now_ns` is given; one that lies before the last adds nothing."""
+    """rate: tokens per second, burst: most tokens it holds. A `now_ns` before the last adds nothing."""
 
     __slots__ = ("_at_ns", "_full", "_level", "_per_ns", "_token")
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from harness.ledger.call import Call
 from harness.ledger.outcomes import HELD_BACK, REPLANNED
 from harness.workload.budgets import TokenBucket
-from harness.ledger.call import Call
 
 NEVER = 2**63 - 1
 
@@ -66,7 +66,7 @@ class Caller:
         self,
         tenant: str,
         index: int,
-        arrivals: Iterator[int] | Iterator[Arrival],
+        arrivals: Iterator[int | Arrival],
         end_ns: int,
         replan: ReplanRule | None = None,
         budget: BudgetRule | None = None,
@@ -144,7 +144,7 @@ class Caller:
             self.next_replan_ns = due
 
     def _advance(self) -> None:
-        arrival = next(self._arrivals, None)
+        arrival: int | Arrival | None = next(self._arrivals, None)
         due = arrival.due_ns if isinstance(arrival, Arrival) else arrival
         if due is None or due >= self._end_ns:
             self._next, self.next_arrival_ns = None, NEVER

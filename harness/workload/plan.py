@@ -20,7 +20,7 @@ def no_recordings(file: str) -> Iterator[Arrival]:
 
 def arrivals(
     profile: Profile, name: str, tenant: Tenant, recorded: RecordedSource
-) -> Iterator[int] | Iterator[Arrival]:
+) -> Iterator[int | Arrival]:
     """The tenant's original calls, in order. A tenant's random stream depends on seed and name only."""
     if tenant.recorded is not None:
         return recorded(tenant.recorded.file)

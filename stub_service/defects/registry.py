@@ -1,7 +1,7 @@
 """Defects by name: each lays one deliberately wrong part over a healthy service, for a check to catch.
 
-The healthy code knows nothing of them. A defect is a function that takes the service and its configuration and replaces
-one part (`service.policy`, `service.refuse`, ...). A healthy twin looks suspicious and is right; it is laid the same way.
+The healthy code knows nothing of them. A defect takes the service and its configuration, and replaces one part of the
+service (`policy`, `refuse`, ...). A healthy twin looks suspicious and is right; it is laid the same way.
 """
 
 from __future__ import annotations
