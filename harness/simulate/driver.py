@@ -27,8 +27,8 @@ _WORKERS, _END, _ANSWER, _ABANDON, _REPLAN, _ARRIVE = range(6)
 CallSink = Callable[[Call], None]
 """Told of each call once, when it has ended (`outcome` and `done_ns` are set)."""
 
-DecisionSink = Callable[[Ticket, str, str | None, int], None]
-"""Told of each decision of the service: ticket, outcome (`queued`, `started`, `served`, ...), reason, now_ns."""
+DecisionSink = Callable[[SharedService, Ticket, str, str | None, int], None]
+"""Told of each decision: service, ticket, outcome (`queued`, `started`, `served`, ...), reason, now_ns."""
 
 
 class Simulation:
@@ -105,12 +105,10 @@ class Simulation:
         ticket = Ticket(call.tenant, call.cost, call)
         reason = self._service.offer(ticket, now)
         if reason is not None:
-            if self._on_decision:
-                self._on_decision(ticket, THROTTLED, reason, now)
             self._refuse(call, ticket, reason, now)
             return
         if self._on_decision:
-            self._on_decision(ticket, "queued", None, now)
+            self._on_decision(self._service, ticket, "queued", None, now)
         patience = self._patience[caller.index]
         if patience is not None:
             self._order += 1
@@ -119,6 +117,8 @@ class Simulation:
     def _refuse(self, call: Call, ticket: Ticket, reason: str, now: int) -> None:
         answer = self._service.refusal(ticket, reason)
         call.status, call.retry_after, call.typed = answer.status, answer.retry_after, answer.typed
+        if self._on_decision:
+            self._on_decision(self._service, ticket, THROTTLED, reason, now)
         throttled = answer.status == 429
         call.reason = reason if throttled else f"status_{answer.status}"
         if answer.delay_ns:
@@ -135,14 +135,14 @@ class Simulation:
         heap, push = self._heap, heapq.heappush
         for ticket in self._service.start_ready(now):
             if self._on_decision:
-                self._on_decision(ticket, "started", None, now)
+                self._on_decision(self._service, ticket, "started", None, now)
             self._order += 1
             push(heap, (now + ticket.service_ns, _END, self._order, ticket))
 
     def _end(self, ticket: Ticket, now: int) -> None:
         self._service.finish(ticket)
         if self._on_decision:
-            self._on_decision(ticket, SERVED, None, now)
+            self._on_decision(self._service, ticket, SERVED, None, now)
         call: Call = ticket.ref
         if call.outcome is None:
             call.queue_wait_ns = ticket.started_ns - ticket.arrived_ns
@@ -156,7 +156,9 @@ class Simulation:
             return
         call: Call = ticket.ref
         if self._service.leave(ticket) and self._on_decision:
-            self._on_decision(ticket, "expired" if self._until_start else "cancelled", "caller_gave_up", now)
+            self._on_decision(
+                self._service, ticket, "expired" if self._until_start else "cancelled", "caller_gave_up", now
+            )
         call.reason = "patience"
         if state == WAITING:
             call.queue_wait_ns = now - ticket.arrived_ns

@@ -18,9 +18,7 @@ def no_recordings(file: str) -> Iterator[Arrival]:
     raise ValueError(f"recorded arrivals '{file}' are asked for, but no source of recordings was given")
 
 
-def arrivals(
-    profile: Profile, name: str, tenant: Tenant, recorded: RecordedSource
-) -> Iterator[int | Arrival]:
+def arrivals(profile: Profile, name: str, tenant: Tenant, recorded: RecordedSource) -> Iterator[int | Arrival]:
     """The tenant's original calls, in order. A tenant's random stream depends on seed and name only."""
     if tenant.recorded is not None:
         return recorded(tenant.recorded.file)

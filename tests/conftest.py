@@ -1,0 +1,57 @@
+"""What several test files share."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.profile.model import Profile
+
+ROOT = Path(__file__).resolve().parents[1]
+
+WORKED_EXAMPLE: dict[str, Any] = {
+    "name": "worked-example",
+    "duration": "120s",
+    "phases": {"calm": ["0s", "30s"], "burst": ["30s", "70s"], "recovery": ["70s", "120s"]},
+    "patience": "2s",
+    "patience_until": "start",
+    "service": {"workers": 8, "service_time": "200ms", "admission": {"policy": "shared_fifo", "queue": 200}},
+    "tenants": {
+        "A": {"rate": "8/s"},
+        "B": {"rate": "8/s"},
+        "C": {"rate": "8/s"},
+        "D": {
+            "rate": ["8/s", {"from": "30s", "to": "70s", "rate": "40/s"}],
+            "replans": {"calls": 2, "after": "500ms", "rounds": 3},
+        },
+    },
+    "ordinary": ["A", "B", "C"],
+}
+
+FAIR = {"policy": "fair_queues", "queue_per_tenant": 50}
+CAP = {"policy": "tenant_cap", "queue": 200, "cap": 4}
+
+
+def with_values(document: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """A copy with values set at dotted paths."""
+    document = copy.deepcopy(document)
+    for path, value in values.items():
+        *parents, last = path.split(".")
+        place = document
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return document
+
+
+@pytest.fixture
+def worked_example():
+    """worked_example(**{dotted.path: value}) -> Profile"""
+
+    def make(values: dict[str, Any] | None = None) -> Profile:
+        return Profile.model_validate(with_values(WORKED_EXAMPLE, values or {}))
+
+    return make
