@@ -1,1 +1,85 @@
-def main() -> None: ...
+"""The `overload` command: one file a command here, loaded when it is asked for.
+
+Exit codes: 0 PASS, 1 FAIL, 2 bad input (nothing was sent), 3 INCONCLUSIVE, 4 INVALID, 70 a bug of overload itself,
+130 stopped by Ctrl-C before there was anything to judge.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from harness.errors import BadInput, TrialBroken
+
+COMMANDS = {
+    "demo": "demo",
+    "run": "run",
+    "simulate": "simulate",
+    "replay": "replay",
+    "learn": "learn",
+    "check": "check",
+    "report": "report",
+    "profile": "profile",
+    "stub": "stub",
+}
+
+EPILOG = """\b
+Start here:
+  overload demo                                    two short trials over real HTTP: one FAIL, one PASS
+  overload simulate profiles/worked_example.yaml   the same scenario in virtual time, every variant
+  overload run profiles/worked_example.yaml --time-scale 0.25
+\b
+Exit codes: 0 PASS  1 FAIL  2 bad input, nothing was sent  3 INCONCLUSIVE  4 INVALID"""
+
+
+class Lazy(click.Group):
+    """Imports a command's module when the command is used: `--help` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = importlib.import_module(f"harness.cli.{module}").command
+        return command
+
+
+@click.group(cls=Lazy, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="overload", prog_name="overload")
+def overload() -> None:
+    """Replays tenants, a runaway agent and recorded traffic against a service, and says with evidence who was hurt."""
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Runs the command line and ends the process with its exit code. No traceback reaches a person."""
+    try:
+        code = overload.main(args=args, prog_name="overload", standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except BadInput as error:
+        click.echo(str(error), err=True)
+        code = 2
+    except TrialBroken as error:
+        click.echo(f"INVALID: {error}", err=True)
+        code = 4
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+        code = 130
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - nobody reads us any more: exit without a second error
+        code = 0
+    except Exception as error:
+        if os.environ.get("OVERLOAD_DEBUG"):
+            raise
+        click.echo(f"a bug of overload: {error!r} (OVERLOAD_DEBUG=1 shows where)", err=True)
+        code = 70
+    sys.exit(code if isinstance(code, int) else 0)

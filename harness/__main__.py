@@ -1,0 +1,5 @@
+"""`python -m harness` is `overload`."""
+
+from harness.cli import main
+
+main()

@@ -1,0 +1,48 @@
+"""Options that several commands share, spelled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import checks
+from harness.profile.loader import Loaded, load
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+profile_argument: Decorator = click.argument(
+    "profile", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PROFILE"
+)
+set_option: Decorator = click.option(
+    "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Change one value, e.g. service.workers=16. Repeatable."
+)
+time_scale_option: Decorator = click.option(
+    "--time-scale",
+    type=click.FloatRange(min=0, min_open=True, max=100),
+    default=1.0,
+    show_default=True,
+    help="Shrink every duration and raise every rate alike: 0.25 runs four times as fast.",
+)
+seed_option: Decorator = click.option("--seed", type=click.IntRange(min=0), help="Instead of the profile's seed.")
+reports_option: Decorator = click.option(
+    "--reports",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Where the trial's folder is made.",
+)
+json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="The result as JSON on standard output.")
+defect_option: Decorator = click.option(
+    "--defect", metavar="NAME", help="Lay a defect over the bundled service (overload stub --list-defects)."
+)
+
+
+def load_profile(
+    path: Path, variant: str | None, sets: tuple[str, ...], time_scale: float, seed: int | None = None
+) -> Loaded:
+    """Loads with everything that can be wrong reported at once. Raises BadInput."""
+    all_sets = [*sets, *([f"seed={seed}"] if seed is not None else [])]
+    return load(path, variant=variant, sets=all_sets, time_scale=time_scale, checks=checks.PARAMETERS)

@@ -1,0 +1,47 @@
+"""How commands show what they found: tables for people, one JSON document for machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import click
+import orjson
+from rich.console import Console
+
+from harness.checks.verdict import exit_code
+from harness.profile.model import Profile
+from harness.report.json_report import report_json
+from harness.report.progress import TrialProgress
+from harness.report.terminal import show
+from harness.trial import Judged
+
+
+def echo_json(document: Any) -> None:
+    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+
+
+def show_judged(judged: Sequence[Judged], as_json: bool) -> int:
+    """Shows finished trials, and returns the exit code of the worst verdict."""
+    code = exit_code(verdict.word for one in judged for verdict in one.verdicts)
+    if as_json:
+        echo_json({"exit_code": code, "trials": [report_json(one.trial, one.verdicts) for one in judged]})
+        return code
+    console = Console()
+    for one in judged:
+        show(one.trial, one.verdicts, console)
+        for path in one.files.values():
+            if path.suffix == ".html":
+                console.print(f"report  {path}", soft_wrap=True, highlight=False, markup=False)
+    return code
+
+
+def live_progress(profile: Profile, title: str) -> AbstractContextManager[Callable[[dict[str, Any]], None]]:
+    """Progress of a live trial on standard error: a live view on a terminal, a line now and then elsewhere."""
+    return TrialProgress(profile, title, Console(file=sys.stderr))
+
+
+def silent() -> AbstractContextManager[Callable[[dict[str, Any]], None]]:
+    return nullcontext(lambda event: None)

@@ -1,0 +1,69 @@
+"""`overload run`: drive a profile over real HTTP, and judge it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness import trial
+from harness.checks.agreement import agreement
+from harness.cli import options
+from harness.cli.output import live_progress, show_judged
+from harness.ledger.reader import read_trial
+from harness.profile.loader import Loaded
+
+
+@click.command()
+@options.profile_argument
+@click.option(
+    "--target",
+    default=trial.STUB,
+    show_default=True,
+    metavar="stub|URL",
+    help="The bundled stub, or the address of a service on this machine.",
+)
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="A variant of the profile. Repeatable.")
+@options.set_option
+@options.time_scale_option
+@options.seed_option
+@options.reports_option
+@options.defect_option
+@click.option("--against-simulation", is_flag=True, help="Hold the trial against its simulation, side by side.")
+@options.json_option
+def command(
+    profile: Path,
+    target: str,
+    variants: tuple[str, ...],
+    sets: tuple[str, ...],
+    time_scale: float,
+    seed: int | None,
+    reports: Path,
+    defect: str | None,
+    against_simulation: bool,
+    as_json: bool,
+) -> int:
+    """Drive PROFILE over real HTTP with Locust, judge it, and write a report. The exit code is the verdict.
+
+    \b
+    Examples:
+      overload run profiles/worked_example.yaml --time-scale 0.25
+      overload run profiles/worked_example.yaml --time-scale 0.25 --variant fair_queues --against-simulation
+      overload run profiles/steady.yaml --target http://127.0.0.1:8080 --json
+    """
+    loads = [options.load_profile(profile, name, sets, time_scale, seed) for name in variants or (None,)]
+    judged = [run_one(loaded, target, reports, defect, against_simulation) for loaded in loads]
+    return show_judged(judged, as_json)
+
+
+def run_one(loaded: Loaded, target: str, reports: Path, defect: str | None, against: bool) -> trial.Judged:
+    """One live trial with its progress shown; with `against`, its simulation beside it."""
+    name = loaded.profile.name + (f"-{loaded.variant}" if loaded.variant else "")
+    folder = trial.new_folder(reports, name)
+    with live_progress(loaded.profile, name) as on_progress:
+        judged = trial.run(loaded, folder, target, defect, on_progress)
+    if not against:
+        return judged
+    simulated = trial.new_folder(reports, f"{name}-simulated")
+    trial.simulate(loaded, simulated, defect)
+    return judged.with_verdict(agreement(judged.trial, read_trial(simulated)))

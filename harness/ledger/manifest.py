@@ -1,0 +1,70 @@
+"""What a trial says of itself: begun before anything is sent, completed once when it has ended."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import orjson
+
+SCHEMA = 1
+_NAMED = ("overload", "locust", "gevent", "aiohttp", "uvloop", "httptools", "numpy")
+
+
+def begin(
+    trial_id: str,
+    created: str,
+    driver: str,
+    document: dict[str, Any],
+    time_scale: float,
+    seed: int,
+    variant: str | None,
+    target: dict[str, Any],
+    clock_domain: str,
+    plan: dict[str, dict[str, int]],
+    decisions: bool,
+) -> dict[str, Any]:
+    """The manifest of a trial that has not ended. created: UTC, ISO 8601."""
+    return {
+        "schema": SCHEMA,
+        "trial_id": trial_id,
+        "created": created,
+        "driver": driver,
+        "profile": document,
+        "time_scale": time_scale,
+        "profile_hash": profile_hash(document, time_scale),
+        "seed": seed,
+        "variant": variant,
+        "target": target,
+        "versions": versions(),
+        "clock_domain": clock_domain,
+        "evidence": {"decisions": decisions},
+        "plan": plan,
+        "ended": None,
+    }
+
+
+def end(
+    manifest: dict[str, Any], reason: str, at_ns: int, calls: int, stub_loop_lag: dict[str, Any] | None
+) -> dict[str, Any]:
+    """reason: `completed`, or why the trial is not to be trusted."""
+    ended = {"reason": reason, "at_ns": at_ns, "calls": calls, "stub_loop_lag": stub_loop_lag}
+    return {**manifest, "ended": ended}
+
+
+def profile_hash(document: dict[str, Any], time_scale: float) -> str:
+    """sha256 over the resolved document and the time scale: same hash, same trial but for the seed's draws."""
+    canonical = orjson.dumps([document, time_scale], option=orjson.OPT_SORT_KEYS)
+    return "sha256:" + hashlib.sha256(canonical).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "system": platform.system()}
+    for name in _NAMED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

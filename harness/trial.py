@@ -1,0 +1,203 @@
+"""One trial from plan to verdict, spelled out in one place:
+
+    plan -> drive (live or in virtual time) -> collect -> judge -> write
+
+A trial's folder is complete at every moment: the manifest is written before the first call, rows as calls end, the
+manifest's `ended` last. A trial that was interrupted, or whose child died, says so there and is judged INVALID.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness import checks
+from harness.checks.verdict import Verdict, Word, exit_code, worst
+from harness.errors import BadInput, TrialBroken
+from harness.ledger import manifest as manifests
+from harness.ledger.reader import CALLS, DECISIONS, Trial, read_trial
+from harness.ledger.writer import JsonLines, write_manifest
+from harness.profile.describe import stub_refusal
+from harness.profile.loader import Loaded
+from harness.recorded.schedule import source
+from harness.report import write_reports
+from harness.simulate.driver import Simulation
+from harness.simulate.record import calls_to, decisions_to
+from harness.simulate.service import shared_service
+from harness.target.driver_process import LiveProcess
+from harness.target.stub import StubProcess
+from harness.target.url import RemoteStub, connect
+from harness.workload.plan import RecordedSource, no_recordings, planned
+
+SIMULATOR, STUB = "simulator", "stub"
+LEAD_NS = 500_000_000
+"""From the agreement on the epoch to the epoch: children must have heard of it by then."""
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A finished trial with its verdicts, and the files written about it."""
+
+    trial: Trial
+    verdicts: list[Verdict]
+    files: dict[str, Path] = field(default_factory=dict)
+
+    def with_verdict(self, verdict: Verdict) -> Judged:
+        """The same trial with one verdict more, and its reports written again."""
+        verdicts = [*self.verdicts, verdict]
+        return Judged(self.trial, verdicts, write_reports(self.trial, verdicts))
+
+    @property
+    def word(self) -> Word:
+        return worst(verdict.word for verdict in self.verdicts)
+
+    @property
+    def exit_code(self) -> int:
+        return exit_code(verdict.word for verdict in self.verdicts)
+
+
+def new_folder(reports: Path, name: str) -> Path:
+    """Makes `reports/<UTC time>-<name>`, unique. Raises BadInput if it cannot be made."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
+        folder = reports / f"{stamp}-{name}{suffix}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            if folder.is_dir():
+                continue
+            raise BadInput(f"{reports}: not a folder; give --reports a folder that can be written") from None
+        except OSError as error:
+            raise BadInput(f"{folder}: cannot be made ({error.strerror}); give --reports another folder") from None
+        return folder
+    raise BadInput(f"{reports}: a thousand trials of this second exist already")
+
+
+def run(
+    loaded: Loaded, folder: Path, target: str, defect: str | None = None, on_progress: Progress = lambda event: None
+) -> Judged:
+    """Drives one trial and judges it. target: `simulator`, `stub`, or the URL of a service on loopback."""
+    if target == SIMULATOR:
+        simulate(loaded, folder, defect)
+    else:
+        drive(loaded, folder, target, defect, on_progress)
+    return judge(folder)
+
+
+def judge(folder: Path, only: Sequence[str] | None = None, write: bool = True) -> Judged:
+    """Judges the trial of a folder, and writes its reports there. Raises LedgerError."""
+    trial = read_trial(folder)
+    verdicts = checks.judge_all(trial, only)
+    return Judged(trial, verdicts, write_reports(trial, verdicts) if write else {})
+
+
+def simulate(loaded: Loaded, folder: Path, defect: str | None = None) -> None:
+    """Runs the profile in virtual time and writes the ledger. Raises BadInput if it describes no service."""
+    profile, recorded = loaded.profile, recordings(loaded, folder)
+    manifest = _begin(loaded, folder, "simulated", {"kind": SIMULATOR, "defect": defect}, "virtual", recorded, True)
+    calls, decisions = JsonLines(folder / CALLS), JsonLines(folder / DECISIONS)
+    reason, at_ns = "error", 0
+    try:
+        simulation = Simulation(profile, calls_to(calls.add), decisions_to(decisions.add), recorded, defect)
+        at_ns = simulation.run()
+        reason = "completed"
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    finally:
+        calls.close()
+        decisions.close()
+        write_manifest(folder, manifests.end(manifest, reason, at_ns, calls.written, None))
+
+
+def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_progress: Progress) -> None:
+    """Runs the profile over real HTTP. Raises BadInput before anything was sent, TrialBroken after."""
+    if target != STUB:
+        if defect is not None:
+            raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
+        with connect(target) as remote:
+            _drive(loaded, folder, {"kind": "url", "url": target}, remote, on_progress)
+            return
+    refusal = stub_refusal(loaded.profile)
+    if refusal is not None:
+        raise BadInput(refusal)
+    with StubProcess(shared_service(loaded.profile), folder, defect=defect) as stub:
+        _drive(loaded, folder, {"kind": STUB, "url": stub.url, "defect": defect}, stub, on_progress)
+
+
+def _drive(
+    loaded: Loaded, folder: Path, target: dict[str, Any], service: StubProcess | RemoteStub | None, on_progress: Progress
+) -> None:
+    recorded = recordings(loaded, folder)
+    domain = "shared" if service is not None else "separate"
+    manifest = _begin(loaded, folder, "live", target, domain, recorded, service is not None)
+    done: dict[str, Any] = {"reason": "error", "at_ns": 0, "calls": 0}
+    lag = None
+    try:
+        with LiveProcess(folder) as live:
+            live.ready()
+            epoch_ns = time.monotonic_ns() + LEAD_NS
+            if service is not None:
+                service.set_epoch(epoch_ns)
+            live.begin(epoch_ns)
+            done = _follow(live, on_progress)
+        if service is not None:
+            lag = service.health()["loop_lag"]
+            service.collect(folder)
+    finally:
+        write_manifest(folder, manifests.end(manifest, done["reason"], done["at_ns"], done["calls"], lag))
+
+
+def _follow(live: LiveProcess, on_progress: Progress) -> dict[str, Any]:
+    """Hands progress on until the driver says that it is done. Ctrl-C once drains; twice gives up."""
+    interrupted = False
+    while True:
+        try:
+            for event in live.events():
+                if event["event"] == "done":
+                    return event
+                on_progress(event)
+            raise TrialBroken("the live driver ended without saying that it was done")
+        except KeyboardInterrupt:
+            if interrupted:
+                raise
+            interrupted = True
+            live.interrupt()
+
+
+def recordings(loaded: Loaded, folder: Path) -> RecordedSource:
+    """Where the arrivals of recorded tenants are read from: the trial's own folder."""
+    if any(tenant.recorded for tenant in loaded.profile.tenants.values()):
+        return source(folder, loaded.time_scale)
+    return no_recordings
+
+
+def _begin(
+    loaded: Loaded,
+    folder: Path,
+    driver: str,
+    target: dict[str, Any],
+    clock_domain: str,
+    recorded: RecordedSource,
+    decisions: bool,
+) -> dict[str, Any]:
+    manifest = manifests.begin(
+        folder.name,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        driver,
+        loaded.document,
+        loaded.time_scale,
+        loaded.profile.seed,
+        loaded.variant,
+        target,
+        clock_domain,
+        planned(loaded.profile, recorded),
+        decisions,
+    )
+    write_manifest(folder, manifest)
+    return manifest
