@@ -1,0 +1,65 @@
+"""What a trial could not show: said in every report, so that a missing number is not taken for a zero.
+
+Pure. Each note is one sentence for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.checks.verdict import EXIT_CODES, Verdict, Word, worst
+from harness.ledger.outcomes import SERVED
+from harness.ledger.reader import Trial
+from harness.report.frame import Frame
+from harness.report.text import count
+
+HEADLINES = {
+    Word.PASS: "Every rule held, with enough evidence to have caught a breach.",
+    Word.FAIL: "A rule was broken; the witnesses are named.",
+    Word.INCONCLUSIVE: "Not enough evidence to say; what to add is written below.",
+    Word.INVALID: "The trial itself is not to be trusted: read no other verdict from it.",
+}
+
+
+def overall(verdicts: Sequence[Verdict]) -> tuple[Word, int, str]:
+    """The word that counts, its exit code, and a sentence."""
+    word = worst(verdict.word for verdict in verdicts)
+    sentence = HEADLINES[word] if verdicts else "Nothing was judged: the profile asks for no check."
+    return word, EXIT_CODES[word], sentence
+
+
+def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """In the order in which people should read them; those of one word stay in the order given."""
+    order = [Word.INVALID, Word.FAIL, Word.INCONCLUSIVE, Word.PASS]
+    return sorted(verdicts, key=lambda verdict: order.index(verdict.word))
+
+
+def not_observable(trial: Trial, frame: Frame) -> list[str]:
+    """What this trial's evidence cannot tell."""
+    calls, manifest = trial.calls, trial.manifest
+    notes = []
+    served = calls.is_outcome(SERVED)
+    told = int(np.count_nonzero(served & (calls.queue_wait_ns >= 0)))
+    total = int(np.count_nonzero(served))
+    if total and told < total:
+        notes.append(
+            f"The service told its queue wait for {count(told)} of {count(total)} served calls; "
+            "waits are of those alone, latency is of all."
+        )
+    if not (manifest.get("evidence") or {}).get("decisions"):
+        notes.append("The service's own decisions could not be read: what it saw is taken from its answers.")
+    if manifest.get("clock_domain") == "separate":
+        notes.append("The service has a clock of its own: its instants are not compared with the callers'.")
+    if not frame.until_start and bool(np.any(frame.patience_ns >= 0)):
+        notes.append("Patience bounded whole calls: how long an abandoned call had queued is not known.")
+    if frame.ended_ns is None:
+        notes.append("The trial never said that it ended: calls that were in flight are missing.")
+    elif (reason := (manifest.get("ended") or {}).get("reason")) != "completed":
+        notes.append(f"The trial ended early ({reason}): what was planned after that was not sent.")
+    if trial.cut_lines:
+        notes.append(f"{count(trial.cut_lines)} unfinished last line of the ledger was left out.")
+    if not frame.phases:
+        notes.append("The profile names no phases: nothing can be compared between calm and burst.")
+    return notes

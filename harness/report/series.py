@@ -1,0 +1,123 @@
+"""A trial over time, in a bounded number of bins whatever its length: what the charts draw.
+
+Pure and vectorised. Offered, re-plan share and queue wait are binned by when a call was due (as phases are); served and
+refused by when it ended. A rate is per second of the bin; the last bin may be shorter. A bin without a value is None.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.ledger import outcomes as o
+from harness.ledger.reader import Ints, Trial
+from harness.report.frame import Frame
+from harness.report.summary import ends_of, groups_of
+
+MOST_BINS = 240
+MOST_LINES = 8
+_WIDTHS_MS = (10, 20, 50, 100, 200, 500)
+_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 43_200)
+
+Values = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One tenant (or all the others together). wait_ms: mean queue wait of served calls; replan_share: 0 to 1."""
+
+    tenant: str
+    ordinary: bool
+    offered_per_s: Values
+    served_per_s: Values
+    refused_per_s: Values
+    wait_ms: Values
+    replan_share: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """starts_s: begin of each bin, seconds since the trial began; they are width_s apart."""
+
+    width_s: float
+    starts_s: tuple[float, ...]
+    lines: tuple[Line, ...]
+
+
+def bin_width_ns(span_ns: int) -> int:
+    """The least round width that needs at most MOST_BINS bins."""
+    for width in (*(ms * 1_000_000 for ms in _WIDTHS_MS), *(s * 1_000_000_000 for s in _WIDTHS_S)):
+        if span_ns <= width * MOST_BINS:
+            return width
+    return -(-span_ns // MOST_BINS)
+
+
+def series_of(trial: Trial, frame: Frame, most: int = MOST_LINES) -> Series:
+    """Lines in the order of the profile, the others together last; at most `most` of them."""
+    calls = trial.calls
+    at = ends_of(calls).place
+    due, done = np.maximum(calls.due_ns[at], 0), np.maximum(calls.done_ns[at], 0)
+    span = max(frame.duration_ns, int(due.max()) + 1 if len(due) else 0, int(done.max()) + 1 if len(done) else 0, 1)
+    width = bin_width_ns(span)
+    bins = -(-span // width)
+    lengths_s = np.full(bins, width / 1e9)
+    lengths_s[-1] = (span - (bins - 1) * width) / 1e9
+    groups = groups_of(trial, (), most if len(trial.tenants) <= most else most - 1)
+    base = groups.of_tenant[calls.tenant[at]] * bins
+    grid = _Grid(base + due // width, base + done // width, groups.count, bins)
+
+    sent = ~calls.is_outcome(*o.NEVER_SENT)[at]
+    served = calls.is_outcome(o.SERVED)[at]
+    wait = calls.queue_wait_ns[at]
+    known = served & (wait >= 0)
+    wanted = grid.by_due(None)
+    offered = grid.by_due(sent) / lengths_s
+    served_rate = grid.by_done(served) / lengths_s
+    refused = grid.by_done(calls.is_outcome(*o.REFUSED)[at]) / lengths_s
+    waits = _ratio(grid.by_due(known, wait), grid.by_due(known)) / 1e6
+    replans = _ratio(grid.by_due(calls.round[at] > 0), wanted)
+    lines = [
+        Line(
+            name,
+            name in groups.ordinary and i < groups.own,
+            *(_values(column[i]) for column in (offered, served_rate, refused, waits, replans)),
+        )
+        for i, name in enumerate(groups.names)
+    ]
+    starts = tuple(round(i * width / 1e9, 6) for i in range(bins))
+    return Series(width / 1e9, starts, tuple(lines))
+
+
+Matrix = npt.NDArray[np.float64]
+
+
+class _Grid:
+    """Counts and sums per group and bin."""
+
+    def __init__(self, due: Ints, done: Ints, groups: int, bins: int) -> None:
+        self._due, self._done, self._shape = due, done, (groups, bins)
+
+    def by_due(self, mask: npt.NDArray[np.bool_] | None, weights: Ints | None = None) -> Matrix:
+        return self._counted(self._due, mask, weights)
+
+    def by_done(self, mask: npt.NDArray[np.bool_]) -> Matrix:
+        return self._counted(self._done, mask, None)
+
+    def _counted(self, cells: Ints, mask: npt.NDArray[np.bool_] | None, weights: Ints | None) -> Matrix:
+        cells = cells if mask is None else cells[mask]
+        added = None if weights is None or mask is None else weights[mask]
+        size = self._shape[0] * self._shape[1]
+        counts: Matrix = np.bincount(cells, added, minlength=size).reshape(self._shape).astype(np.float64)
+        return counts
+
+
+def _ratio(part: Matrix, whole: Matrix) -> Matrix:
+    ratio: Matrix = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return ratio
+
+
+def _values(column: Matrix) -> Values:
+    return tuple(None if math.isnan(value) else round(value, 4) for value in column.tolist())

@@ -1,0 +1,182 @@
+"""The report in a terminal: verdicts first, then who got what, tenant by tenant and phase by phase.
+
+Readable at 80 and 200 columns, with and without colour. Where the output is not a terminal: no escape sequence, no
+wrapping, a stable line for each fact, so that it can be searched. Never reads markup out of what it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from harness.checks.verdict import Finding, Verdict, Word
+from harness.ledger.reader import Trial
+from harness.report import columns
+from harness.report.grid import Cell, grid, line
+from harness.report.notes import not_observable, overall, worst_first
+from harness.report.summary import WHOLE, Row, Summary, summarise
+from harness.report.text import MISSING, clean, count, fit, percent, quantity
+from harness.report.variants import FIELDS, SHARES, VariantRow
+
+STYLES = {
+    Word.PASS: "bold green",
+    Word.FAIL: "bold red",
+    Word.INCONCLUSIVE: "bold yellow",
+    Word.INVALID: "bold magenta",
+}
+_MOST_FINDINGS = 8
+_MOST_WITNESSES = 8
+_NAME_WIDTH = 24
+
+
+def show(trial: Trial, verdicts: Sequence[Verdict], console: Console) -> None:
+    """The whole report of a trial. Raises LedgerError if its manifest holds no profile."""
+    summary = summarise(trial, keep=named_in(trial, verdicts))
+    _headline(trial, verdicts, summary, console)
+    for verdict in worst_first(verdicts):
+        _verdict(verdict, console)
+    _table(summary, console)
+    notes = not_observable(trial, summary.frame)
+    if notes:
+        console.print()
+        line(console, Cell("Not observable", "bold"))
+        for note in notes:
+            line(console, "- " + clean(note), indent=2)
+
+
+def named_in(trial: Trial, verdicts: Sequence[Verdict]) -> set[str]:
+    """Tenants that a finding that did not pass speaks of: they keep a row of their own."""
+    subjects = {f.subject for verdict in verdicts for f in verdict.findings if f.word is not Word.PASS}
+    return subjects & set(trial.tenants)
+
+
+def title_of(manifest: dict[str, Any]) -> str:
+    """Profile, variant, driver, target and seed in one line."""
+    target = manifest.get("target") or {}
+    parts = [
+        str(manifest["profile"].get("name", "?")),
+        f"variant {manifest['variant']}" if manifest.get("variant") else "",
+        str(manifest.get("driver", "?")),
+        f"against {target.get('url') or target.get('kind')}" if target else "",
+        f"seed {manifest.get('seed')}",
+        f"time scale {manifest['time_scale']}" if manifest.get("time_scale") not in (None, 1, 1.0) else "",
+    ]
+    return clean(", ".join(part for part in parts if part), 200)
+
+
+def _headline(trial: Trial, verdicts: Sequence[Verdict], summary: Summary, console: Console) -> None:
+    word, code, sentence = overall(verdicts)
+    line(console, Cell(word.value, STYLES[word] + " reverse"), Cell(f"  {title_of(trial.manifest)}", "bold"))
+    line(console, f"{sentence} {count(summary.calls)} calls, exit code {code}.")
+
+
+def _verdict(verdict: Verdict, console: Console) -> None:
+    console.print()
+    line(console, Cell(verdict.word.value, STYLES[verdict.word]), "  ", Cell(clean(verdict.check, 80), "bold"))
+    line(console, clean(verdict.sentence), indent=2)
+    line(console, measured_text(verdict.measured, verdict.bound, verdict.unit, verdict.samples), indent=2)
+    if verdict.add:
+        line(console, Cell("to add: ", "bold"), clean(verdict.add), indent=2)
+    telling = [finding for finding in verdict.findings if finding.word is not Word.PASS]
+    for finding in telling[:_MOST_FINDINGS]:
+        line(console, *_finding(finding), indent=4)
+    if len(telling) > _MOST_FINDINGS:
+        line(console, f"... and {len(telling) - _MOST_FINDINGS} more", indent=4)
+    if verdict.witnesses:
+        shown = ", ".join(clean(witness, 40) for witness in verdict.witnesses[:_MOST_WITNESSES])
+        more = len(verdict.witnesses) - _MOST_WITNESSES
+        line(console, "witnesses: ", Cell(shown, "cyan"), f" and {more} more" if more > 0 else "", indent=2)
+
+
+def measured_text(measured: float | None, bound: float | None, unit: str, samples: int) -> str:
+    """`measured 34.2 pp, bound 1 pp, 320 samples`."""
+    return f"measured {quantity(measured, unit)}, bound {quantity(bound, unit)}, {count(samples)} samples"
+
+
+def _finding(finding: Finding) -> list[Cell]:
+    interval = ""
+    if finding.low is not None or finding.high is not None:
+        interval = f" [{quantity(finding.low, '')}, {quantity(finding.high, '')}]"
+    said = (
+        f" {clean(finding.subject, _NAME_WIDTH)}: {clean(finding.quantity, 60)} "
+        f"{quantity(finding.measured, finding.unit)}{interval}, "
+        f"bound {quantity(finding.bound, finding.unit)}, {count(finding.samples)} samples"
+    )
+    note = f" ({clean(finding.note, 200)})" if finding.note else ""
+    return [Cell(finding.word.value, STYLES[finding.word]), Cell(said), Cell(note, "dim")]
+
+
+def _table(summary: Summary, console: Console) -> None:
+    if not summary.rows:
+        return
+    for group in (columns.COUNTS, columns.TIMES):
+        console.print()
+        _rows(console, summary.rows, [c for c in group if not console.is_terminal or c.wanted(summary.rows)])
+    console.print()
+    absent = columns.absent(summary.rows) if console.is_terminal else ""
+    for note in (absent, columns.COUNT_NOTE, columns.WAIT_NOTE, columns.THIN_NOTE):
+        if note:
+            line(console, Cell(note, "dim"))
+    if summary.left_out:
+        line(console, Cell(f"{count(summary.left_out)} tenants with fewer calls share one row.", "dim"))
+
+
+def _rows(console: Console, rows: Sequence[Row], shown: Sequence[columns.Column]) -> None:
+    cells: list[list[Cell] | None] = []
+    width = _NAME_WIDTH if console.width >= 120 or not console.is_terminal else _NAME_WIDTH // 2
+    for row in rows:
+        bold = "bold" if row.phase == WHOLE else ""
+        name = Cell(row_name(row, width), bold)
+        cells.append([name, Cell(row.phase, bold), *(_number(column.cell(row), bold) for column in shown)])
+        if row.phase == WHOLE and row is not rows[-1]:
+            cells.append(None)
+    grid(console, [("", "tenant"), ("", "phase"), *((column.group, column.title) for column in shown)], cells, lead=2)
+
+
+def row_name(row: Row, width: int = 60) -> str:
+    """A tenant's name, safe to show. What is not a tenant is in brackets; a tenant's own bracket is set in quotes."""
+    name = fit(clean(row.tenant, 400), width)
+    if row.kind != "tenant":
+        return f"({name})"
+    return f"'{name}'" if name.startswith("(") else name
+
+
+def _number(text: str, style: str) -> Cell:
+    return Cell(text, "dim" if text in ("0", MISSING) else style)
+
+
+def worked_example_table(rows: Sequence[VariantRow], console: Console) -> None:
+    """Variants below each other; under each what was published, and what an ensemble gave."""
+    header = [
+        ("", "row"),
+        ("", "verdict"),
+        ("ordinary", "served"),
+        ("worst", "ordinary"),
+        ("agent", "offers"),
+        ("", "re-plans"),
+        ("held", "back"),
+        ("worker", "seconds"),
+    ]
+    cells: list[list[Cell] | None] = []
+    for row in rows:
+        word = Word.__members__.get(row.word or "")
+        verdict = Cell(word.value, STYLES[word]) if word else Cell(MISSING, "dim")
+        values = row.values()
+        cells.append([Cell(clean(row.name, 28), "bold"), verdict, *(_value(f, values[f], "") for f in FIELDS)])
+        if row.published:
+            published = [_value(f, row.published.get(f), "dim") for f in FIELDS]
+            cells.append([Cell("  published", "dim"), Cell(""), *published])
+        if row.ensemble:
+            said = {"median": f"  median of {row.trials}", "low": "  lowest", "high": "  highest"}
+            for which, label in said.items():
+                spread = [_value(f, getattr(row.ensemble.get(f), which, None), "dim") for f in FIELDS]
+                cells.append([Cell(label, "dim"), Cell(""), *spread])
+        if row is not rows[-1]:
+            cells.append(None)
+    grid(console, header, cells, lead=2)
+
+
+def _value(field: str, value: float | None, style: str) -> Cell:
+    return Cell(percent(value) if field in SHARES else count(value), style)
