@@ -1,0 +1,207 @@
+"""The bundled stub as a child process: started, waited for, asked, and stopped by whoever judges it.
+
+The child holds the read end of a pipe whose write end stays here, so that it stops when this process is gone, however
+that died. Never imports the service's own shell, and never signals a process that it did not start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import orjson
+
+from harness.target.errors import TargetError
+from stub_service.config import SharedServiceConfig, to_json
+
+READY_S = 20.0
+_STOP_S = 5.0
+_ASK_S = 10.0
+_KEPT_LINES = 40
+_KEPT_CHARS = 500
+_LARGEST_ANSWER = 8 << 20
+
+
+class StubProcess:
+    """`with StubProcess(config, folder) as stub: ...stub.url...`
+
+    evidence_dir: where the child writes decisions.jsonl. tokens: tenant -> token, where they are not `token-<tenant>`;
+    they travel in the environment only. port 0: any free one.
+    Raises TargetError when the child cannot start, does not become ready, or has died.
+    """
+
+    def __init__(
+        self,
+        config: SharedServiceConfig,
+        evidence_dir: Path,
+        *,
+        defect: str | None = None,
+        tokens: Mapping[str, str] | None = None,
+        port: int = 0,
+    ) -> None:
+        self.evidence_dir = evidence_dir
+        self.port = 0
+        self._output: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._scratch = tempfile.TemporaryDirectory(prefix="overload-stub-")
+        config_file = Path(self._scratch.name) / "service.json"
+        config_file.write_bytes(orjson.dumps(to_json(config)))
+        command = [sys.executable, "-m", "stub_service", "--parent-pipe", "--port", str(port)]
+        command += ["--config", str(config_file), "--evidence", str(evidence_dir)]
+        if defect is not None:
+            command += ["--defect", defect]
+        self._command, self._tokens = command, dict(tokens or {})
+        self._child: subprocess.Popen[bytes] | None = None
+        self._readers: list[threading.Thread] = []
+        self._ready = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the child and waits until it serves."""
+        environment = dict(os.environ)
+        if self._tokens:
+            environment["OVERLOAD_TOKENS"] = json.dumps(self._tokens)
+        # A group of its own: Ctrl-C in the terminal reaches the parent, which then stops the child in order.
+        self._child = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            process_group=0,
+        )
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        for stream, read in ((self._child.stdout, self._read_events), (self._child.stderr, self._read_complaints)):
+            thread = threading.Thread(target=read, args=(stream,), daemon=True)
+            thread.start()
+            self._readers.append(thread)
+        if not self._ready.wait(READY_S) or not self.port:
+            raise TargetError(f"the stub {self._end_of_child() or f'was not ready within {READY_S:.0f} s'}")
+
+    def set_epoch(self, monotonic_ns: int) -> None:
+        """The trial begins at this instant of CLOCK_MONOTONIC of this machine."""
+        self._ask("POST", "/epoch", orjson.dumps({"monotonic_ns": monotonic_ns}))
+
+    def health(self) -> dict[str, Any]:
+        """What /healthz says, loop lag included."""
+        answer: dict[str, Any] = orjson.loads(self._ask("GET", "/healthz"))
+        return answer
+
+    def metrics(self) -> str:
+        return self._ask("GET", "/metrics").decode()
+
+    def check_alive(self) -> None:
+        """Raises TargetError if the child has died."""
+        self._running()
+
+    def stop(self) -> None:
+        """Ends the child and waits for it: SIGTERM, then SIGKILL after some seconds. May be called again."""
+        child, self._child = self._child, None
+        if child is not None:
+            _end(child)
+        for reader in self._readers:
+            reader.join(_STOP_S)
+        self._readers.clear()
+        if child is not None:
+            for stream in (child.stdin, child.stdout, child.stderr):
+                if stream is not None:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+        self._scratch.cleanup()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._child is None:
+            raise TargetError("the stub is not running")
+        if self._child.poll() is not None:
+            raise TargetError(f"the stub {self._end_of_child()}")
+        return self._child
+
+    def _end_of_child(self) -> str | None:
+        """How the child ended, with its last words; None if it runs."""
+        if self._child is None or self._child.poll() is None:
+            return None
+        for reader in self._readers:
+            reader.join(1.0)
+        code = self._child.returncode
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        said = " / ".join(self._output)
+        return f"{how}: {said}" if said else how
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        self._running()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ASK_S)
+        try:
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            answer = response.read(_LARGEST_ANSWER)
+        except (OSError, http.client.HTTPException) as error:
+            self._running()
+            raise TargetError(f"the stub did not answer {method} {path}: {error!r}") from None
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise TargetError(f"the stub answered {method} {path} with {response.status}: {answer[:200]!r}")
+        return answer
+
+    def _read_events(self, stream: IO[bytes]) -> None:
+        for line in _lines(stream):
+            try:
+                event = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                self._output.append(line)
+                continue
+            if isinstance(event, dict) and event.get("event") == "ready":
+                self.port = int(event["port"])
+                self._ready.set()
+        self._ready.set()  # its standard output has ended: it is not going to be ready
+
+    def _read_complaints(self, stream: IO[bytes]) -> None:
+        self._output.extend(_lines(stream))
+
+
+def _lines(stream: IO[bytes]) -> Any:
+    """Lines as text, each cut to a bounded length, until the stream ends."""
+    while line := stream.readline(_KEPT_CHARS * 4):
+        if text := line.decode(errors="replace").strip():
+            yield text[:_KEPT_CHARS]
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()

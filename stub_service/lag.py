@@ -1,0 +1,91 @@
+"""How late the stub's own loop runs: whether the stub, and not the policy under test, made callers wait.
+
+A tick every 10 ms on an absolute schedule; a sample is how late the tick was handled. Ticks that a stall swallowed are
+counted with the lateness each would have had (the correction for coordinated omission of HdrHistogram), or a stall of a
+second would be one sample in a hundred. Fixed memory: logarithmic buckets, 16 to a power of two, 6 % wide at most.
+"""
+
+from __future__ import annotations
+
+from stub_service.timers import Timers
+
+TICK_NS = 10_000_000
+_SUB_BITS = 4
+_SUB = 1 << _SUB_BITS
+_BUCKETS = 64 * _SUB
+_MOST_MISSED = 10_000
+
+
+def bucket_of(value: int) -> int:
+    """Index of the bucket that holds `value` (0 or more)."""
+    if value < _SUB:
+        return value
+    shift = value.bit_length() - _SUB_BITS - 1
+    return min(_BUCKETS - 1, (shift << _SUB_BITS) + (value >> shift))
+
+
+def top_of(bucket: int) -> int:
+    """Largest value of a bucket."""
+    if bucket < _SUB:
+        return bucket
+    shift = (bucket >> _SUB_BITS) - 1
+    return (((bucket & (_SUB - 1)) + _SUB + 1) << shift) - 1
+
+
+class Histogram:
+    """Counts of non-negative integers. A quantile is the top of its bucket, never above the largest sample."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * _BUCKETS
+        self.samples = 0
+        self.sum = 0
+        self.max = 0
+
+    def add(self, value: int) -> None:
+        self._counts[bucket_of(value)] += 1
+        self.samples += 1
+        self.sum += value
+        self.max = max(self.max, value)
+
+    def quantile(self, per_mille: int) -> int:
+        """The smallest bucket top with at least this share of the samples at or below it; 0 without samples."""
+        wanted = -(-self.samples * per_mille // 1000)
+        seen = 0
+        for bucket, count in enumerate(self._counts):
+            seen += count
+            if count and seen >= wanted:
+                return min(self.max, top_of(bucket))
+        return 0
+
+
+class LoopLag:
+    """Ticks on the stub's timers until they are closed."""
+
+    def __init__(self, timers: Timers, now_ns: int) -> None:
+        self._timers = timers
+        self.histogram = Histogram()
+        timers.at(now_ns + TICK_NS, 0, self._tick, None)
+
+    def restart(self) -> None:
+        self.histogram = Histogram()
+
+    def figures(self) -> dict[str, int]:
+        """As /healthz shows it."""
+        lag = self.histogram
+        return {
+            "samples": lag.samples,
+            "p50_ns": lag.quantile(500),
+            "p99_ns": lag.quantile(990),
+            "max_ns": lag.max,
+        }
+
+    def _tick(self, _: None, due_ns: int, now_ns: int) -> None:
+        add = self.histogram.add
+        for _missed in range(_MOST_MISSED):
+            add(now_ns - due_ns)
+            due_ns += TICK_NS
+            if due_ns > now_ns:
+                break
+        else:
+            due_ns = now_ns + TICK_NS
+        self._timers.at(due_ns, 0, self._tick, None)

@@ -1,0 +1,126 @@
+"""The stub as a running process: the event loop, its signals, its parent, and an orderly end.
+
+Ends on SIGTERM, SIGINT, the end of standard input (if asked to watch it), or evidence that cannot be written. Every
+call that is open then gets its terminal row, and evidence is flushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from stub_service import app
+from stub_service.admission.service import SharedService
+from stub_service.evidence import Evidence
+from stub_service.identity import Identify
+from stub_service.lag import LoopLag
+from stub_service.live import LiveService
+from stub_service.metrics import Metrics
+from stub_service.timers import Timers
+
+_FLUSH_NS = 100_000_000
+_CLOSE_S = 1.0
+_BACKLOG = 4096
+_MOST_FILES = 65_536
+
+
+def serve(listener: socket.socket, service: SharedService, identify: Identify, folder: Path, watch_parent: bool) -> int:
+    """Serves until told to stop. Returns the exit code."""
+    return _run(_serve(listener, service, identify, folder, watch_parent))
+
+
+def _run(main: Coroutine[Any, Any, int]) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return int(uvloop.run(main))
+
+
+async def _serve(
+    listener: socket.socket, service: SharedService, identify: Identify, folder: Path, watch_parent: bool
+) -> int:
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[int] = loop.create_future()
+
+    def end(code: int) -> None:
+        if not stop.done():
+            stop.set_result(code)
+
+    def evidence_broke(error: OSError) -> None:
+        print(f"stub: evidence cannot be written ({error.strerror}): {folder}", file=sys.stderr, flush=True)
+        end(1)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, 0)
+    if watch_parent:
+        threading.Thread(target=_wait_for_parent, args=(loop, end), name="parent-pipe", daemon=True).start()
+    timers, metrics = Timers(loop), Metrics()
+    evidence = Evidence(folder, evidence_broke)
+    live = LiveService(service, timers, metrics, evidence.add, loop)
+    http = app.make_server(app.Parts(live, identify, metrics, LoopLag(timers, time.monotonic_ns()), evidence))
+    _prepare_process()
+    server = await loop.create_server(http, sock=listener, backlog=_BACKLOG)
+
+    def flush(_: None, _due_ns: int, now_ns: int) -> None:
+        evidence.flush()
+        timers.at(now_ns + _FLUSH_NS, 9, flush, None)
+
+    flush(None, 0, time.monotonic_ns())
+    _say({"event": "ready", "port": listener.getsockname()[1]})
+    code = await stop
+    server.close()
+    await _close(live, http)
+    timers.close()
+    evidence.close()
+    return stop.result() or code
+
+
+async def _close(live: LiveService, http: web.Server) -> None:
+    """Ends what is open, and gives the last answers a moment to leave."""
+    live.stop()
+    try:
+        async with asyncio.timeout(2 * _CLOSE_S):
+            await http.shutdown(_CLOSE_S)
+    except TimeoutError:
+        pass  # a caller that does not read its answer cannot keep the stub alive
+
+
+def _wait_for_parent(loop: asyncio.AbstractEventLoop, end: Any) -> None:
+    """In a thread, because standard input need not be something that a loop can watch."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    with contextlib.suppress(RuntimeError):  # the loop may have ended first
+        loop.call_soon_threadsafe(end, 0)
+
+
+def _prepare_process() -> None:
+    """Room for many connections, and no long garbage collections in the middle of a trial."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
+def _say(event: dict[str, Any]) -> None:
+    # If nobody listens, that is no reason to end: whoever needs the stub keeps its standard input open.
+    with contextlib.suppress(BrokenPipeError):
+        print(orjson.dumps(event).decode(), flush=True)
