@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from harness.profile.rules import Contradictions, contradictions
 from harness.profile.units import NS_PER_S, parse_duration, parse_rate
 
 PhaseName = Literal["calm", "burst", "recovery"]
@@ -35,7 +35,13 @@ DurationNs: TypeAlias = Annotated[
 ]
 RatePerS: TypeAlias = Annotated[Fraction, BeforeValidator(parse_rate), WithJsonSchema(_RATE_SCHEMA), Scales("rate")]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
-Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+# A tenant's name travels in headers and is shown on terminals: no control characters, no space at its ends.
+Name: TypeAlias = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f-\x9f](?:[^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\x9f])?$"
+    ),
+]
 
 
 class Part(BaseModel):
@@ -165,11 +171,11 @@ class ServiceTime(Part):
 
     distribution: Literal["fixed", "lognormal", "recorded_cost"] = "fixed"
     mean: DurationNs | None = None
-    sigma: Annotated[float, Field(gt=0, le=3)] | None = None
+    sigma: Annotated[float, Field(gt=0, le=3, strict=True)] | None = None
     base: DurationNs | None = None
     per_unit: DurationNs | None = None
     cap: DurationNs | None = None
-    load_slope: Annotated[float, Field(ge=0, le=100)] = 0.0
+    load_slope: Annotated[float, Field(ge=0, le=100, strict=True)] = 0.0
 
     @model_validator(mode="before")
     @classmethod
@@ -190,6 +196,8 @@ class ServiceTime(Part):
         ]
         if extra:
             raise ValueError(f"service time '{self.distribution}' does not use {' or '.join(extra)}")
+        if self.distribution == "recorded_cost" and not (self.base or self.per_unit):
+            raise ValueError("a service time must be above zero: give base or per_unit a duration")
         if self.distribution != "recorded_cost" and not self.mean:
             raise ValueError("a service time must be above zero")
         return self
@@ -212,8 +220,10 @@ class Admission(Part):
             raise ValueError(f"policy {self.policy} needs {' and '.join(sorted(missing))}")
         if extra:
             raise ValueError(f"policy {self.policy} does not use {' or '.join(sorted(extra))}")
-        if self.queue == 0 or self.queue_per_tenant == 0:
-            raise ValueError(f"policy {self.policy} needs a queue of at least 1 (a queue of 0 has nothing to order)")
+        for key in ("queue", "queue_per_tenant"):
+            if getattr(self, key) == 0:
+                rule = f"policy {self.policy} needs a queue of at least 1 (a queue of 0 has nothing to order)"
+                raise Contradictions([((key,), rule)])
         return self
 
 
@@ -223,13 +233,6 @@ class Service(Part):
     workers: Workers
     service_time: ServiceTime
     admission: Admission
-
-    @model_validator(mode="after")
-    def _cap_below_workers(self) -> Self:
-        cap = self.admission.cap
-        if cap is not None and cap > self.workers.base:
-            raise ValueError(f"cap {cap} is above the {self.workers.base} workers: it would never bind")
-        return self
 
 
 class Replans(Part):
@@ -290,6 +293,8 @@ class CheckRef(Part):
         if isinstance(value, dict) and len(value) == 1 and "name" not in value:
             ((name, params),) = value.items()
             return {"name": name, "params": {} if params is None else params}
+        if not isinstance(value, dict) or "name" not in value:
+            raise ValueError("a check is its name, or its name with parameters: {name: {parameter: value}}")
         return value
 
 
@@ -334,41 +339,7 @@ class Profile(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        problems = list(_contradictions(self))
+        problems = list(contradictions(dict(self)))
         if problems:
             raise Contradictions(problems)
         return self
-
-
-class Contradictions(ValueError):
-    """Several rules broken between fields; each with the dotted path at which to show it."""
-
-    def __init__(self, problems: list[tuple[tuple[str | int, ...], str]]) -> None:
-        super().__init__("; ".join(message for _, message in problems))
-        self.problems = problems
-
-
-def _contradictions(profile: Profile) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every rule that spans fields, as (path, message)."""
-    if profile.duration == 0:
-        yield ("duration",), "a trial must last longer than zero"
-    windows = sorted(profile.phases.items(), key=lambda item: item[1].from_ns)
-    for name, window in windows:
-        if window.to_ns > profile.duration:
-            yield ("phases", name), "the phase ends after the trial (duration)"
-    for (_, before), (name, window) in pairwise(windows):
-        if window.from_ns < before.to_ns:
-            yield ("phases", name), "phases may not overlap"
-    for i, tenant in enumerate(profile.ordinary):
-        if tenant not in profile.tenants:
-            yield ("ordinary", i), f"there is no tenant '{tenant}' (tenants: {', '.join(list(profile.tenants)[:10])})"
-    if len(set(profile.ordinary)) < len(profile.ordinary):
-        yield ("ordinary",), "a tenant is named twice"
-    if profile.patience == 0:
-        yield ("patience",), "a patience of 0 abandons every call; leave it out for endless patience"
-    for tenant_name, spec in profile.tenants.items():
-        for i, step in enumerate(spec.rate.steps if spec.rate else []):
-            if step.to_ns > profile.duration:
-                yield ("tenants", tenant_name, "rate", i + 1), "the step ends after the trial (duration)"
-        if spec.phase >= profile.duration:
-            yield ("tenants", tenant_name, "phase"), "the first call would be due after the trial"
