@@ -1,0 +1,17 @@
+"""Checks: pure functions from a trial's ledger to a verdict. Importing this package registers all of them."""
+
+from __future__ import annotations
+
+from harness.checks import (  # noqa: F401 - each registers itself
+    conserved,
+    on_time,
+    ordinary_unmoved,
+)
+from harness.checks.judge import UnknownCheck, judge_all
+from harness.checks.registry import CHECKS
+from harness.profile.model import Part
+
+PARAMETERS: dict[str, type[Part]] = {name: check.params for name, check in CHECKS.items()}
+"""What each check may be told, for the loader of profiles."""
+
+__all__ = ["CHECKS", "PARAMETERS", "UnknownCheck", "judge_all"]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from harness.ledger.outcomes import TERMINAL
+from harness.ledger.outcomes import FROM_SERVICE, QUEUED, TERMINAL
 
 Ints = npt.NDArray[np.int64]
 CHUNK_BYTES = 8 << 20
@@ -105,6 +105,64 @@ class Trial:
             return row
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """Columns of decisions.jsonl, one place a row, in file order; rows `started` are left out (nothing joins on them).
+
+    key: `attempt_key` of the attempt; -1 where the row names no attempt of a harness. outcome: place in
+    DECISION_OUTCOMES.
+    """
+
+    key: Ints
+    outcome: Ints
+
+    def is_outcome(self, *outcomes: str) -> npt.NDArray[np.bool_]:
+        return np.isin(self.outcome, [DECISION_OUTCOMES.index(outcome) for outcome in outcomes])
+
+
+DECISION_OUTCOMES = (QUEUED, *FROM_SERVICE)
+
+
+def attempt_key(tenant: Ints, seq: Ints, attempt: Ints) -> Ints:
+    """One integer an attempt id: 18 bits of tenant, 36 of sequence, 8 of attempt."""
+    return np.asarray((tenant << 44) | (seq << 8) | attempt)
+
+
+def read_decisions(trial: Trial) -> Decisions | None:
+    """The service's side; None where there is none. Raises LedgerError."""
+    path = trial.folder / DECISIONS
+    if not path.exists():
+        return None
+    codes = {outcome: code for code, outcome in enumerate(DECISION_OUTCOMES)}
+    keys, outcomes = array("q"), array("q")
+    for _, rows in _chunks(path, skip=_STARTED):
+        try:
+            rows = [row for row in rows if row["outcome"] != "started"]  # noqa: PLW2901
+            outcomes.extend([codes[row["outcome"]] for row in rows])
+            keys.extend([_key(row.get("attempt_id")) for row in rows])
+        except (KeyError, TypeError, OverflowError) as error:
+            raise LedgerError(
+                f"{path}: a row is not one of a decision ({error!r}); was it written by another version?"
+            ) from None
+    return Decisions(np.frombuffer(keys, dtype=np.int64), np.frombuffer(outcomes, dtype=np.int64))
+
+
+_STARTED = b'"outcome":"started"'
+"""Quotes inside a JSON text are escaped, so these bytes stand for that key and value only."""
+
+
+def _key(attempt_id: object) -> int:
+    """-1 for whatever a harness did not send: the header is the caller's, and may hold anything."""
+    parts = attempt_id.split(".") if isinstance(attempt_id, str) else ()
+    try:
+        tenant, seq, attempt = (int(part) for part in parts)
+    except ValueError:
+        return -1
+    if 0 <= tenant < 1 << 18 and 0 <= seq < 1 << 36 and 0 <= attempt < 1 << 8:
+        return tenant << 44 | seq << 8 | attempt
+    return -1
+
+
 def read_trial(folder: Path) -> Trial:
     """Reads manifest and calls. Raises LedgerError."""
     manifest = _manifest(folder)
@@ -131,8 +189,11 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _chunks(path: Path) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
-    """(byte offsets, rows) of whole lines, some megabytes at a time. A last line without its end is left out."""
+def _chunks(path: Path, skip: bytes = b"") -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
+    """(byte offsets, rows) of whole lines, some megabytes at a time. A last line without its end is left out.
+
+    skip: lines that hold these bytes are not parsed; offsets are then those of nothing.
+    """
     with path.open("rb") as file:
         offset, line_no = 0, 1
         while lines := _whole_lines(file):
@@ -140,13 +201,15 @@ def _chunks(path: Path) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
             for line in lines[:-1]:
                 offsets.append(offsets[-1] + len(line))
             offset = offsets[-1] + len(lines[-1])
+            begin, line_no = line_no, line_no + len(lines)
+            kept = [line for line in lines if skip not in line] if skip else lines
             try:
-                rows = orjson.loads(b"[" + b",".join(lines) + b"]")
+                rows = orjson.loads(b"[" + b",".join(kept) + b"]")
             except orjson.JSONDecodeError:
-                raise LedgerError(_name_bad_line(path, lines, line_no)) from None
-            if not all(type(row) is dict for row in rows):
-                raise LedgerError(f"{path}: a line near {line_no} is not a JSON object; the file was edited or damaged")
-            line_no += len(lines)
+                raise LedgerError(_name_bad_line(path, lines, begin)) from None
+            # The lengths differ where a line held two objects and a comma: not JSON Lines, though the whole parses.
+            if len(rows) != len(kept) or not all(type(row) is dict for row in rows):
+                raise LedgerError(f"{path}: a line near {begin} is not a JSON object; the file was edited or damaged")
             yield offsets, rows
 
 

@@ -32,6 +32,7 @@ ALLOWED = {
     "harness.target": {"harness.profile", "harness.ledger", "stub_service.config"},
     "harness.report": {"harness.checks", "harness.measure", "harness.ledger", "harness.profile"},
     "harness.trial": {"harness", "stub_service.config", "stub_service.defects"},
+    "harness.matrix": {"harness"},
     "harness.cli": {"harness", "stub_service"},
     "harness.lab": {"harness"},
     "harness.pytest_plugin": {"harness"},

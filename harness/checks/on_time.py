@@ -1,0 +1,117 @@
+"""trial.on_time: the generator kept its schedule, so that the target is not blamed for the harness.
+
+INVALID if the p99 of lateness (sent - due), over the trial or in a phase, or the bundled stub's own loop lag, is over a
+share of the service time; or if more than a share of the calls could not be sent at all. PASS says that it was on time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from harness.checks.context import NS_PER_MS, due_in, profile_of, service_time
+from harness.checks.registry import CHECKS, Check
+from harness.checks.verdict import Finding, Verdict, Word
+from harness.ledger.outcomes import DROPPED
+from harness.ledger.reader import Trial
+from harness.measure.quantiles import quantile
+from harness.profile.model import DurationNs, Part, Profile
+
+NAME = "trial.on_time"
+
+
+class Params(Part):
+    """share: of the mean service time, at which lateness makes a trial INVALID. at_most: the bound itself, for a target
+    whose service time is not known. dropped: most calls that may not have been sent, as a share. least_calls: a phase
+    with fewer is not judged alone.
+    """
+
+    share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    at_most: DurationNs | None = None
+    dropped: Annotated[float, Field(ge=0, lt=1)] = 0.001
+    least_calls: Annotated[int, Field(ge=1, strict=True)] = 100
+
+
+def judge(trial: Trial, params: Params) -> Verdict:
+    profile = profile_of(trial)
+    calls = trial.calls
+    sent = calls.sent_ns >= 0
+    n = int(sent.sum())
+    if not len(calls):
+        return _verdict(Word.INCONCLUSIVE, None, n, "No call was due.", "a trial with calls")
+    bound_ns = params.at_most
+    if bound_ns is None:
+        mean = service_time(trial, profile).mean_ns
+        bound_ns = int(mean * params.share) if mean else None
+    findings = [_dropped(trial, params)]
+    if bound_ns is not None:
+        findings += [*_lateness(trial, profile, params, bound_ns), *_loop_lag(trial, bound_ns)]
+    broken = [finding for finding in findings if finding.word is Word.INVALID]
+    if broken:
+        sentence = f"The harness was late: {'; '.join(map(_show, broken))}."
+        return _verdict(Word.INVALID, broken[0], n, sentence, "", findings)
+    if bound_ns is None:
+        late = quantile(calls.sent_ns[sent] - calls.due_ns[sent], 0.99)
+        measured = f"; p99 lateness was {(late or 0) / NS_PER_MS:.1f} ms" if n else ""
+        sentence = f"No bound for lateness: the service time is not known{measured}."
+        return _verdict(Word.INCONCLUSIVE, None, n, sentence, "give `at_most`, or have the target send Server-Timing")
+    if not n:
+        return _verdict(Word.INCONCLUSIVE, None, n, "No call was sent.", "a trial that sends calls", findings)
+    deciding = max(findings[1:], key=lambda finding: finding.measured or 0.0)
+    return _verdict(Word.PASS, deciding, n, f"The harness kept its schedule: {_show(deciding)}.", "", findings)
+
+
+def _dropped(trial: Trial, params: Params) -> Finding:
+    share = float(trial.calls.is_outcome(DROPPED).mean())
+    word = Word.INVALID if share > params.dropped else Word.PASS
+    n, bound = len(trial.calls), params.dropped * 100
+    return Finding("trial", "calls not sent", word, share * 100, None, None, bound, "%", n)
+
+
+def _lateness(trial: Trial, profile: Profile, params: Params, bound_ns: int) -> Iterator[Finding]:
+    calls = trial.calls
+    sent = calls.sent_ns >= 0
+    late = np.abs(calls.sent_ns - calls.due_ns)  # too early is off the schedule too
+    everything = np.ones(len(calls), dtype=np.bool_)
+    parts = [("trial", everything), *((name, due_in(trial, window)) for name, window in profile.phases.items())]
+    for subject, mask in parts:
+        chosen = late[mask & sent]
+        if len(chosen) < params.least_calls and subject != "trial":
+            continue
+        p99 = quantile(chosen, 0.99)
+        if p99 is not None:
+            yield _finding(subject, "p99 lateness", p99, bound_ns, len(chosen))
+
+
+def _loop_lag(trial: Trial, bound_ns: int) -> Iterator[Finding]:
+    lag: dict[str, Any] | None = (trial.manifest.get("ended") or {}).get("stub_loop_lag")
+    if lag and isinstance(lag.get("p99_ns"), int):
+        yield _finding("stub", "p99 loop lag", lag["p99_ns"], bound_ns, int(lag.get("samples", 0)))
+
+
+def _finding(subject: str, quantity: str, value_ns: int, bound_ns: int, samples: int) -> Finding:
+    word = Word.INVALID if value_ns > bound_ns else Word.PASS
+    return Finding(subject, quantity, word, value_ns / NS_PER_MS, None, None, bound_ns / NS_PER_MS, "ms", samples)
+
+
+def _show(finding: Finding) -> str:
+    return f"{finding.quantity} ({finding.subject}) {finding.measured:.3g} {finding.unit}, at most {finding.bound:.3g}"
+
+
+def _verdict(
+    word: Word, deciding: Finding | None, samples: int, sentence: str, add: str, findings: list[Finding] | None = None
+) -> Verdict:
+    measured, bound, unit = (deciding.measured, deciding.bound, deciding.unit) if deciding else (None, None, "ms")
+    return Verdict(NAME, word, measured, bound, unit, samples, sentence, add=add, findings=tuple(findings or ()))
+
+
+CHECKS[NAME] = Check(
+    NAME,
+    "calls were sent when they were due, and the bundled stub kept up",
+    "a known service time, or a bound given as `at_most`",
+    Params,
+    judge,
+)

@@ -1,0 +1,121 @@
+"""What `fairness.ordinary_unmoved` looks at: the ordinary tenants' original calls of calm and burst, cut by tenant.
+
+A call belongs to the window in which it was due. Its own re-plans are left out (they follow from a failure that has
+already been counted), and so is what its tenant's own budget held back. How long a call waited:
+
+    queue wait          as the service told it, where it told it for nearly every served call;
+    latency from due    otherwise, done - due: it holds the service time too, so that a slower service counts as harm.
+
+An abandoned call counts as having waited its whole patience, or longer if it did. A refused call did not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.checks.context import Mask, asked_of_service, due_in
+from harness.ledger.outcomes import ABANDONED, REFUSED, SERVED
+from harness.ledger.reader import Ints, Trial
+from harness.profile.model import Profile, Window
+
+POOLED = "all ordinary tenants"
+TOLD_SHARE = 0.99
+"""Least share of served calls with a told queue wait for it to be judged: below, the told ones may be a biased part."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """One subject: a tenant, or all of them. rows: places in the ledger's columns; the rest is aligned with it.
+
+    waited_ns: 0 where `has_wait` is False. unexplained_ns: done - sent less what the service told; 0 where untold.
+    """
+
+    subject: str
+    rows: Ints
+    due_ns: Ints
+    calm: Mask
+    burst: Mask
+    lost: Mask
+    refused: Mask
+    waited_ns: Ints
+    has_wait: Mask
+    unexplained_ns: Ints
+    explained: Mask
+
+    def take(self, subject: str, places: npt.NDArray[np.intp]) -> Evidence:
+        """The part of it that is one tenant's."""
+        return Evidence(
+            subject,
+            self.rows[places],
+            self.due_ns[places],
+            self.calm[places],
+            self.burst[places],
+            self.lost[places],
+            self.refused[places],
+            self.waited_ns[places],
+            self.has_wait[places],
+            self.unexplained_ns[places],
+            self.explained[places],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """pooled: all ordinary calls of both windows. told: whether `waited_ns` is queue wait (else latency from due)."""
+
+    pooled: Evidence
+    tenant: Ints
+    told: bool
+
+    def by_tenant(self, profile: Profile) -> Iterator[Evidence]:
+        """One Evidence for each ordinary tenant, in the order of the profile; empty ones too."""
+        order = np.argsort(self.tenant, kind="stable")
+        ordered = self.tenant[order]
+        index = {name: place for place, name in enumerate(profile.tenants)}
+        for name in profile.ordinary:
+            low, high = np.searchsorted(ordered, [index[name], index[name] + 1])
+            yield self.pooled.take(name, order[low:high])
+
+
+def gather(trial: Trial, profile: Profile, calm: Window, burst: Window) -> Gathered:
+    calls = trial.calls
+    index = {name: place for place, name in enumerate(profile.tenants)}
+    ordinary = np.isin(calls.tenant, [index[name] for name in profile.ordinary])
+    in_calm, in_burst = due_in(trial, calm), due_in(trial, burst)
+    rows = np.flatnonzero(asked_of_service(trial) & ordinary & (in_calm | in_burst)).astype(np.int64)
+    served = calls.is_outcome(SERVED)[rows]
+    wait, service = calls.queue_wait_ns[rows], calls.service_ns[rows]
+    told = bool(served.any()) and float((wait[served] >= 0).mean()) >= TOLD_SHARE
+    waited, has_wait = _waits(trial, profile, rows, told)
+    explained = served & (wait >= 0) & (service >= 0) & (calls.sent_ns[rows] >= 0)
+    unexplained = np.where(explained, calls.done_ns[rows] - calls.sent_ns[rows] - wait - service, 0)
+    pooled = Evidence(
+        POOLED,
+        rows,
+        calls.due_ns[rows],
+        in_calm[rows],
+        in_burst[rows],
+        ~served,
+        calls.is_outcome(*REFUSED)[rows],
+        waited,
+        has_wait,
+        unexplained,
+        explained,
+    )
+    return Gathered(pooled, calls.tenant[rows], told)
+
+
+def _waits(trial: Trial, profile: Profile, rows: Ints, told: bool) -> tuple[Ints, Mask]:
+    calls = trial.calls
+    served, abandoned = calls.is_outcome(SERVED)[rows], calls.is_outcome(ABANDONED)[rows]
+    latency, wait = calls.done_ns[rows] - calls.due_ns[rows], calls.queue_wait_ns[rows]
+    patience = np.array([profile.patience_of(name) or 0 for name in profile.tenants], dtype=np.int64)
+    at_least = np.maximum(patience[calls.tenant[rows]], np.where(patience[calls.tenant[rows]] > 0, wait, latency))
+    if told:
+        return np.where(abandoned, at_least, np.maximum(wait, 0)), np.asarray(abandoned | (wait >= 0))
+    has = served | abandoned
+    return np.where(abandoned, np.maximum(at_least, latency), np.where(has, latency, 0)), np.asarray(has)

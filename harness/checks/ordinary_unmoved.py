@@ -1,0 +1,360 @@
+"""fairness.ordinary_unmoved: while one tenant runs away, nothing changes for the ordinary ones.
+
+For each ordinary tenant, and for all of them pooled, burst against calm: served share down, refusals up, mean wait up,
+each by less than its margin. "Did not move" is a claim with a margin (one-sided non-inferiority; getting better is no
+harm), not the absence of a significant difference:
+
+    PASS          the upper end of the change's interval is under the margin
+    FAIL          its lower end is over the margin
+    INCONCLUSIVE  the interval holds the margin: says how many calls would tell
+
+The interval is the hull of Newcombe's (which has a width without a loss) and a block bootstrap's (which sees that
+losses come in clusters). PASS needs every quantity of every judged tenant, FAIL needs one; so PASS is wrong at most
+one time in twenty for any true change of a margin or more. A tenant with too few calls to pass without a single loss is
+listed as not judged, unless what it lost is enough to fail. A calm that is itself overloaded passes nobody.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from harness.checks.context import MOST_WITNESSES, NS_PER_MS, profile_of, service_time, witnesses
+from harness.checks.ordinary_evidence import POOLED, Evidence, Gathered, gather
+from harness.checks.registry import CHECKS, Check
+from harness.checks.verdict import Finding, Verdict, Word
+from harness.ledger.reader import Trial
+from harness.measure.blocks import change_of_means, series
+from harness.measure.intervals import Interval, factor_to_decide, lossless_needs, newcombe, z_of
+from harness.profile.model import DurationNs, Part, Profile, Window
+
+NAME = "fairness.ordinary_unmoved"
+SERVED_DOWN, REFUSALS_UP, WAIT_UP, UNEXPLAINED = (
+    "served share down",
+    "refusals up",
+    "mean wait up",
+    "unexplained time up",
+)
+
+Points = Annotated[float, Field(gt=0, lt=100)]
+
+
+class Params(Part):
+    """served_down_pp, refusals_up_pp: margins in percentage points. wait_up: margin of the mean wait; left out, half
+    of the mean service time. least_calls: fewer in either window, and a tenant is not looked at. calm_served: a tenant
+    served less than this share in calm was overloaded before the burst. warm_up: of calm, left out; at most a tenth.
+    """
+
+    served_down_pp: Points = 1.0
+    refusals_up_pp: Points = 1.0
+    wait_up: DurationNs | None = None
+    confidence: Annotated[float, Field(ge=0.8, le=0.999)] = 0.95
+    least_calls: Annotated[int, Field(ge=10, strict=True)] = 50
+    calm_served: Annotated[float, Field(ge=0, le=1)] = 0.95
+    warm_up: DurationNs = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """Everything the judging of one subject needs. wait_ns: margin; None: not to be had."""
+
+    params: Params
+    calm: Window
+    burst: Window
+    wait_ns: float | None
+    told: bool
+    seed: int
+
+
+def judge(trial: Trial, params: Params) -> Verdict:
+    profile = profile_of(trial)
+    calm, burst = profile.phases.calm, profile.phases.burst
+    if calm is None or burst is None:
+        return _cannot("The trial has no phases calm and burst to compare.", "give the profile `phases: {calm, burst}`")
+    if not profile.ordinary:
+        return _cannot("The profile names no ordinary tenants.", "name those that must not be hurt under `ordinary:`")
+    calm = _without_warm_up(calm, params.warm_up)
+    found = gather(trial, profile, calm, burst)
+    rules = _Rules(params, calm, burst, _wait_margin(trial, profile, params), found.told, int(trial.manifest["seed"]))
+    tenants = [(evidence, _judge_tenant(evidence, rules)) for evidence in found.by_tenant(profile)]
+    findings = [finding for _, rows in tenants for finding in rows]
+    judged = [finding for finding in findings if not _not_judged(finding)]
+    if len(found.pooled.rows):
+        pooled = _judge_pooled(found, rules)
+        findings += pooled
+        judged += [finding for finding in pooled if not _not_judged(finding)]
+    return _verdict(trial, found, rules, findings, judged)
+
+
+def _cannot(sentence: str, add: str) -> Verdict:
+    return Verdict(NAME, Word.INCONCLUSIVE, None, None, "", 0, sentence, add=add)
+
+
+def _without_warm_up(calm: Window, warm_up_ns: int) -> Window:
+    """A cold start makes calm look worse than it is, and the burst better: it is left out."""
+    skipped = min(warm_up_ns, (calm.to_ns - calm.from_ns) // 10)
+    return calm.model_copy(update={"from_ns": calm.from_ns + skipped})
+
+
+def _wait_margin(trial: Trial, profile: Profile, params: Params) -> float | None:
+    if params.wait_up is not None:
+        return float(params.wait_up)
+    calls = trial.calls
+    calm = profile.phases.calm
+    among = (calls.due_ns >= calm.from_ns) & (calls.due_ns < calm.to_ns) if calm else None
+    mean = service_time(trial, profile, among).mean_ns
+    return mean / 2 if mean else None
+
+
+def _judge_tenant(evidence: Evidence, rules: _Rules) -> list[Finding]:
+    """Its findings; a single one that says why, if it has too few calls and they do not already fail."""
+    n_calm, n_burst = int(evidence.calm.sum()), int(evidence.burst.sum())
+    margin = min(rules.params.served_down_pp, rules.params.refusals_up_pp)
+    needs = max(rules.params.least_calls, lossless_needs(margin / 100, z_of(rules.params.confidence)))
+    least = rules.params.least_calls
+    note = f"not judged: {n_calm} calls in calm and {n_burst} in the burst; {least} and {needs} are needed"
+    if n_calm < least or n_burst < least:
+        return [_skipped(evidence.subject, n_calm + n_burst, note)]
+    findings = _judge(evidence, rules)
+    if n_burst < needs:
+        failed = [finding for finding in findings if finding.word is Word.FAIL]
+        return failed or [_skipped(evidence.subject, n_calm + n_burst, note)]
+    return findings
+
+
+def _judge_pooled(found: Gathered, rules: _Rules) -> list[Finding]:
+    return _judge_tenant(found.pooled, rules)
+
+
+def _skipped(subject: str, samples: int, note: str) -> Finding:
+    return Finding(subject, SERVED_DOWN, Word.INCONCLUSIVE, None, None, None, None, "pp", samples, note)
+
+
+def _not_judged(finding: Finding) -> bool:
+    return finding.note.startswith("not judged")
+
+
+def _judge(evidence: Evidence, rules: _Rules) -> list[Finding]:
+    params = rules.params
+    findings = [
+        _share(evidence, evidence.lost, SERVED_DOWN, params.served_down_pp, rules),
+        _share(evidence, evidence.refused, REFUSALS_UP, params.refusals_up_pp, rules),
+        _wait(evidence, rules),
+        *_unexplained(evidence, rules),
+    ]
+    calm_served = 1 - float(evidence.lost[evidence.calm].mean())
+    if calm_served < params.calm_served:
+        note = f"only {calm_served:.1%} served in calm already: nothing that happens in the burst can be called unmoved"
+        findings = [
+            replace(finding, word=Word.INCONCLUSIVE, note=note) if finding.word is Word.PASS else finding
+            for finding in findings
+        ]
+    return findings
+
+
+def _rng(rules: _Rules, subject: str, quantity: str) -> np.random.Generator:
+    return np.random.default_rng([rules.seed, zlib.crc32(f"{subject}:{quantity}".encode())])
+
+
+def _word(interval: Interval, margin: float) -> Word:
+    if interval.high < margin:
+        return Word.PASS
+    return Word.FAIL if interval.low > margin else Word.INCONCLUSIVE
+
+
+def _share(
+    evidence: Evidence, hit: np.typing.NDArray[np.bool_], quantity: str, margin: float, rules: _Rules
+) -> Finding:
+    """Change of a share of calls, in percentage points."""
+    calm, burst, confidence = evidence.calm, evidence.burst, rules.params.confidence
+    counts = int(hit[burst].sum()), int(burst.sum()), int(hit[calm].sum()), int(calm.sum())
+    interval = newcombe(*counts, z_of(confidence)).times(100)
+    note = ""
+    if counts[0] or counts[2]:
+        blocks = change_of_means(
+            series(evidence.due_ns[burst], hit[burst], rules.burst.from_ns, rules.burst.to_ns),
+            series(evidence.due_ns[calm], hit[calm], rules.calm.from_ns, rules.calm.to_ns),
+            confidence,
+            _rng(rules, evidence.subject, quantity),
+        )
+        interval = interval.hull(blocks.change.times(100))
+        note = f"{blocks.blocks} independent blocks of time at least"
+    word = _word(interval, margin)
+    if word is Word.INCONCLUSIVE:
+        alone = factor_to_decide(*counts, margin / 100, z_of(confidence))
+        note = _more(_worst_factor(alone, interval, margin), counts[1], counts[3])
+    return _finding(evidence, quantity, word, interval, margin, "pp", note)
+
+
+def _wait(evidence: Evidence, rules: _Rules) -> Finding:
+    """Change of the mean wait, in milliseconds."""
+    if rules.wait_ns is None:
+        note = "the service time is not known, so no margin is: give `wait_up`, or have the target send Server-Timing"
+        samples = int(evidence.has_wait.sum())
+        return Finding(evidence.subject, WAIT_UP, Word.INCONCLUSIVE, None, None, None, None, "ms", samples, note)
+    note = "" if rules.told else "latency from due: the service does not tell its queue wait"
+    return _mean_change(evidence, evidence.waited_ns, evidence.has_wait, WAIT_UP, rules, rules.wait_ns, note)
+
+
+def _mean_change(
+    evidence: Evidence,
+    value: np.typing.NDArray[np.int64],
+    has: np.typing.NDArray[np.bool_],
+    quantity: str,
+    rules: _Rules,
+    margin_ns: float,
+    note: str,
+) -> Finding:
+    burst, calm, margin = evidence.burst & has, evidence.calm & has, margin_ns / NS_PER_MS
+    if burst.sum() < rules.params.least_calls or calm.sum() < rules.params.least_calls:
+        note = f"only {int(calm.sum())} calls in calm and {int(burst.sum())} in the burst have a wait to compare"
+        samples = int(burst.sum() + calm.sum())
+        return Finding(evidence.subject, quantity, Word.INCONCLUSIVE, None, None, None, margin, "ms", samples, note)
+    blocks = change_of_means(
+        series(evidence.due_ns[burst], value[burst], rules.burst.from_ns, rules.burst.to_ns),
+        series(evidence.due_ns[calm], value[calm], rules.calm.from_ns, rules.calm.to_ns),
+        rules.params.confidence,
+        _rng(rules, evidence.subject, quantity),
+    )
+    interval = blocks.change.times(1 / NS_PER_MS)
+    word = _word(interval, margin)
+    if word is Word.INCONCLUSIVE:
+        more = _more(_worst_factor(1.0, interval, margin), int(burst.sum()), int(calm.sum()))
+        note = f"{note}; {more}" if note else more
+    return _finding(evidence, quantity, word, interval, margin, "ms", note)
+
+
+def _unexplained(evidence: Evidence, rules: _Rules) -> list[Finding]:
+    """The service's own word is not the last: time on the wire that it does not own up to may hide a queue."""
+    if not rules.told or rules.wait_ns is None or not evidence.explained.any() or not evidence.unexplained_ns.any():
+        return []
+    found = _mean_change(evidence, evidence.unexplained_ns, evidence.explained, UNEXPLAINED, rules, rules.wait_ns, "")
+    if found.word is not Word.FAIL:
+        return []
+    note = "calls take longer than the queue wait and service time that the service tells: a queue that it does not see"
+    return [replace(found, word=Word.INCONCLUSIVE, note=note)]
+
+
+def _finding(
+    evidence: Evidence, quantity: str, word: Word, interval: Interval, margin: float, unit: str, note: str
+) -> Finding:
+    samples = int(evidence.calm.sum() + evidence.burst.sum())
+    ends = interval.estimate, interval.low, interval.high
+    return Finding(evidence.subject, quantity, word, *ends, margin, unit, samples, note)
+
+
+def _worst_factor(alone: float | None, interval: Interval, margin: float) -> float | None:
+    """How much more evidence: by Newcombe's own arithmetic, and by the width of the hull, which shrinks with a root."""
+    room = margin - interval.estimate
+    reach = interval.high - interval.estimate if room > 0 else interval.estimate - interval.low
+    if alone is None or not room or (reach / room) ** 2 > 1000:
+        return None
+    return max(alone, (reach / room) ** 2 * 1.05)
+
+
+def _more(factor: float | None, n_burst: int, n_calm: int) -> str:
+    if factor is None:
+        return "the change is as large as the margin: more calls will hardly tell; state another margin"
+    k = math.ceil(factor * 10) / 10
+    return (
+        f"if the change stays, {math.ceil(n_burst * k)} calls in the burst and {math.ceil(n_calm * k)} in calm would "
+        f"tell: scale rates and workers together by {k:g}, or lengthen calm and burst by as much"
+    )
+
+
+def _excess(finding: Finding) -> float:
+    """How far beyond (or short of) its bound the deciding end is, in bounds: the largest decides."""
+    if finding.bound is None or finding.high is None or finding.low is None:
+        return math.inf if finding.word is Word.INCONCLUSIVE else -math.inf
+    return (finding.low if finding.word is Word.FAIL else finding.high) / finding.bound
+
+
+def _verdict(trial: Trial, found: Gathered, rules: _Rules, findings: list[Finding], judged: list[Finding]) -> Verdict:
+    skipped = [finding.subject for finding in findings if _not_judged(finding) and finding.subject != POOLED]
+    tenants = {finding.subject for finding in judged} - {POOLED}
+    for word in (Word.FAIL, Word.INCONCLUSIVE, Word.PASS):
+        decisive = max((f for f in judged if f.word is word), key=_excess, default=None)
+        if decisive is not None:
+            break
+    if decisive is None or (decisive.word is not Word.FAIL and not tenants):
+        most = max(findings, key=lambda finding: finding.samples)
+        sentence = f"No ordinary tenant has enough calls to be judged{_tail(skipped)}."
+        return Verdict(
+            NAME, Word.INCONCLUSIVE, None, None, "", most.samples, sentence, add=most.note, findings=tuple(findings)
+        )
+    return Verdict(
+        NAME,
+        decisive.word,
+        decisive.measured,
+        decisive.bound,
+        decisive.unit,
+        decisive.samples,
+        _sentence(decisive, judged, tenants, skipped),
+        _witnesses(trial, found, decisive, rules) if decisive.word is Word.FAIL else (),
+        decisive.note if decisive.word is Word.INCONCLUSIVE else "",
+        tuple(findings),
+    )
+
+
+def _witnesses(trial: Trial, found: Gathered, decisive: Finding, rules: _Rules) -> tuple[str, ...]:
+    """Calls of the burst that were lost or refused, or waited longest."""
+    pooled = found.pooled
+    mine = pooled.burst.copy()
+    if decisive.subject != POOLED:
+        mine &= found.tenant == trial.tenants.index(decisive.subject)
+    if decisive.quantity == WAIT_UP:
+        places = np.flatnonzero(mine & pooled.has_wait)
+        longest = places[np.argsort(-pooled.waited_ns[places], kind="stable")[:MOST_WITNESSES]]
+        return tuple(trial.calls.id(int(row)) for row in pooled.rows[longest])
+    hit = np.zeros(len(trial.calls), dtype=np.bool_)
+    hit[pooled.rows[mine & (pooled.refused if decisive.quantity == REFUSALS_UP else pooled.lost)]] = True
+    return witnesses(trial, hit)
+
+
+def _tail(skipped: Iterable[str]) -> str:
+    names = list(skipped)
+    if not names:
+        return ""
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f" (not judged, too few calls: {shown})"
+
+
+def show(finding: Finding) -> str:
+    """`served share down by 2.1 points (interval 1.4 to 2.9, allowed 1)`"""
+    unit = "points" if finding.unit == "pp" else finding.unit
+    digits = 2 if finding.unit == "pp" else 0
+    if finding.measured is None or finding.low is None or finding.high is None or finding.bound is None:
+        return f"{finding.quantity}: {finding.note}"
+    return (
+        f"{finding.quantity} by {finding.measured:.{digits}f} {unit} "
+        f"(interval {finding.low:.{digits}f} to {finding.high:.{digits}f}; allowed {finding.bound:g})"
+    )
+
+
+def _sentence(decisive: Finding, judged: list[Finding], tenants: set[str], skipped: list[str]) -> str:
+    tail = _tail(skipped)
+    if decisive.word is Word.FAIL:
+        hurt = sorted({f.subject for f in judged if f.word is Word.FAIL} - {POOLED})
+        who = f"; hurt: {', '.join(hurt[:5])}" if hurt and decisive.subject == POOLED else ""
+        return f"The burst moved {decisive.subject}: {show(decisive)}{who}{tail}."
+    if decisive.word is Word.INCONCLUSIVE:
+        return f"Cannot tell whether the burst moved {decisive.subject}: {show(decisive)}{tail}."
+    return (
+        f"The burst moved no ordinary tenant: {len(tenants)} judged one by one and together; nearest to its bound, "
+        f"{decisive.subject}, {show(decisive)}{tail}."
+    )
+
+
+CHECKS[NAME] = Check(
+    NAME,
+    "the burst leaves each ordinary tenant's served share, refusals and mean wait within a margin of calm",
+    "phases calm and burst, ordinary tenants, about 270 calls of each in the burst for a margin of one point",
+    Params,
+    judge,
+)

@@ -1,0 +1,237 @@
+"""Nothing is lost: whether a ledger accounts for every call that was due, and for every re-plan that it led to.
+
+On the caller's side always; against the service's own evidence where there is any. A contradiction means that the
+ledger cannot be trusted; what cannot be seen is a note. Pure over a Trial: never writes, never repairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.ledger.outcomes import (
+    ABANDONED,
+    CANCELLED,
+    EXPIRED,
+    FAILED,
+    HELD_BACK,
+    NEVER_SENT,
+    OPEN,
+    QUEUED,
+    REPLANNED,
+    SERVED,
+    THROTTLED,
+)
+from harness.ledger.reader import Decisions, Ints, Trial, attempt_key, read_decisions
+from harness.profile.model import Profile
+
+Mask = npt.NDArray[np.bool_]
+MOST_WITNESSES = 20
+
+UNSEEN_OK = (FAILED, ABANDONED, OPEN, CANCELLED)
+"""How one of our calls may end that the service never saw, or never settled."""
+
+AGREES = {
+    SERVED: (SERVED,),
+    THROTTLED: (THROTTLED,),
+    EXPIRED: (EXPIRED,),
+    CANCELLED: (CANCELLED,),
+    FAILED: (FAILED,),
+}
+"""What the caller may record of an outcome at the service, beside UNSEEN_OK: the answer may have come too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """rule: what must hold. count: how often it did not. witnesses: call ids, at most 20."""
+
+    rule: str
+    sentence: str
+    count: int
+    witnesses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """calls: rows audited. notes: what could not be seen."""
+
+    calls: int
+    contradictions: tuple[Contradiction, ...]
+    notes: tuple[str, ...]
+
+
+def audit(trial: Trial, profile: Profile) -> Audit:
+    """profile: at the trial's own time scale."""
+    notes: list[str] = []
+    found = [*_ended(trial), *_unique(trial)]
+    if not any(item.rule == "one row a call" for item in found):
+        order = np.argsort(_call_key(trial), kind="stable")
+        found += [*_gapless(trial, order), *_as_planned(trial, profile), *_rows(trial, profile)]
+        found += [*_family(trial, profile, order)]
+        decisions = read_decisions(trial)
+        if decisions is not None:
+            found += [*_against_service(trial, decisions)]
+        elif (trial.manifest.get("evidence") or {}).get("decisions"):
+            sentence = "the manifest says that the service's decisions were recorded, and the file is not there"
+            found.append(Contradiction("evidence is whole", sentence, 1))
+        else:
+            notes.append("the service's own evidence is not to be had: judged on the caller's side alone")
+    return Audit(len(trial.calls), tuple(found), tuple(notes))
+
+
+def _call_key(trial: Trial) -> Ints:
+    return np.asarray((trial.calls.tenant << 40) | trial.calls.seq)
+
+
+def _broken(trial: Trial, rule: str, sentence: str, mask: Mask) -> Iterator[Contradiction]:
+    places = np.flatnonzero(mask)
+    if len(places):
+        ids = tuple(trial.calls.id(int(place)) for place in places[:MOST_WITNESSES])
+        yield Contradiction(rule, f"{len(places)} call(s) {sentence}", len(places), ids)
+
+
+def _ended(trial: Trial) -> Iterator[Contradiction]:
+    ended = trial.manifest.get("ended")
+    if not isinstance(ended, dict):
+        yield Contradiction("the trial ended", "the trial has no end: it was killed, or is still running", 1)
+    else:
+        reason = ended.get("reason")
+        if reason != "completed":
+            yield Contradiction("the trial ended", f"the trial did not complete: it ended as '{reason}'", 1)
+        told = ended.get("calls")
+        if isinstance(told, int) and told != len(trial.calls):
+            sentence = f"the driver ended with {told} calls, the ledger holds {len(trial.calls)}"
+            yield Contradiction("as many rows as calls", sentence, abs(told - len(trial.calls)))
+    if trial.cut_lines:
+        yield Contradiction("whole lines", "the last line of calls.jsonl is cut short", trial.cut_lines)
+
+
+def _unique(trial: Trial) -> Iterator[Contradiction]:
+    keys, counts = np.unique(_call_key(trial), return_counts=True)
+    twice = np.isin(_call_key(trial), keys[counts > 1]) if (counts > 1).any() else np.zeros(len(trial.calls), bool)
+    yield from _broken(trial, "one row a call", "end more than once", twice)
+
+
+def _gapless(trial: Trial, order: npt.NDArray[np.intp]) -> Iterator[Contradiction]:
+    """Sequences of a tenant count from 0 without a gap: a call that left no row leaves a hole."""
+    tenant, seq = trial.calls.tenant[order], trial.calls.seq[order]
+    first = np.concatenate(([True], tenant[1:] != tenant[:-1])) if len(tenant) else np.zeros(0, bool)
+    begin = np.where(first, 0, np.concatenate(([0], seq[:-1] + 1))) if len(seq) else seq
+    holes = np.flatnonzero(seq != begin)
+    if len(holes):
+        missing = int((seq - begin)[holes].sum())
+        ids = tuple(f"{tenant[i]}.{begin[i]}" for i in holes[:MOST_WITNESSES])
+        yield Contradiction("no call is missing", f"{missing} call(s) left no row", missing, ids)
+
+
+def _as_planned(trial: Trial, profile: Profile) -> Iterator[Contradiction]:
+    """Original calls in the ledger are those of the plan, per tenant and phase."""
+    plan = trial.manifest.get("plan")
+    if not isinstance(plan, dict):
+        yield Contradiction("as planned", "the manifest holds no plan", 1)
+        return
+    calls = trial.calls
+    original = calls.round == 0
+    phase = np.full(len(calls), -1, dtype=np.int64)
+    phases = profile.phases.items()
+    for place, (_, window) in enumerate(phases):
+        phase[(calls.due_ns >= window.from_ns) & (calls.due_ns < window.to_ns)] = place
+    width = len(phases) + 1
+    counts = np.bincount((calls.tenant * width + phase + 1)[original], minlength=width * len(trial.tenants))
+    names = ["", *(name for name, _ in phases)]
+    wrong = []
+    for index, tenant in enumerate(trial.tenants):
+        planned = plan.get(tenant) or {}
+        for place, name in enumerate(names):
+            have, want = int(counts[index * width + place]), planned.get(name, 0)
+            if have != want:
+                wrong.append(f"{tenant}, {name or 'no phase'}: {want} planned, {have} in the ledger")
+    if wrong:
+        yield Contradiction("as planned", f"not the planned calls: {'; '.join(wrong[:5])}", len(wrong))
+
+
+def _rows(trial: Trial, profile: Profile) -> Iterator[Contradiction]:
+    """What holds for each row alone."""
+    calls = trial.calls
+    never = calls.is_outcome(*NEVER_SENT)
+    yield from _broken(trial, "sent or not", "were both sent and not sent", never != (calls.attempt == 0))
+    yield from _broken(trial, "sent or not", "were sent at no instant", ~never & (calls.sent_ns < 0))
+    yield from _broken(trial, "in order", "ended before they were sent", ~never & (calls.done_ns < calls.sent_ns))
+    yield from _broken(trial, "in order", "ended before they were due", never & (calls.done_ns < calls.due_ns))
+    outside = (calls.due_ns < 0) | (calls.due_ns >= profile.duration)
+    yield from _broken(trial, "in the trial", "were due outside of the trial", outside)
+    budgeted = np.array([profile.tenants[name].budget is not None for name in trial.tenants], dtype=np.bool_)
+    held = calls.is_outcome(HELD_BACK) & ~budgeted[calls.tenant]
+    yield from _broken(trial, "held back by a budget", "were held back, and their tenant has no budget", held)
+
+
+def _family(trial: Trial, profile: Profile, order: npt.NDArray[np.intp]) -> Iterator[Contradiction]:
+    """Every failure that leads to re-plans led to just those that the profile says, and nothing else did."""
+    calls, keys = trial.calls, _call_key(trial)
+    rules = [profile.tenants[name].replans for name in trial.tenants]
+    n = np.array([rule.calls if rule and rule.rounds else 0 for rule in rules], dtype=np.int64)[calls.tenant]
+    after = np.array([rule.after if rule else 0 for rule in rules], dtype=np.int64)[calls.tenant]
+    rounds = np.array([rule.rounds if rule else 0 for rule in rules], dtype=np.int64)[calls.tenant]
+    child = calls.parent >= 0
+    mixed = child != (calls.round > 0)
+    yield from _broken(trial, "rounds", "are re-plans without a parent, or original with one", mixed)
+    yield from _broken(trial, "rounds", "are original and of another run", ~child & (calls.run != calls.seq))
+    children = np.flatnonzero(child)
+    wanted = (calls.tenant[children] << 40) | calls.parent[children]
+    place = np.searchsorted(keys[order], wanted)
+    place = np.minimum(place, max(0, len(order) - 1))
+    known = keys[order][place] == wanted if len(order) else np.zeros(0, bool)
+    orphan = np.zeros(len(calls), dtype=np.bool_)
+    orphan[children[~known]] = True
+    yield from _broken(trial, "no call without a cause", "follow from a call that is not there", orphan)
+    children, parents = children[known], order[place[known]]
+    wrong = np.zeros(len(calls), dtype=np.bool_)
+    wrong[children] = (
+        (calls.round[children] != calls.round[parents] + 1)
+        | (calls.run[children] != calls.run[parents])
+        | (calls.due_ns[children] != calls.done_ns[parents] + after[children])
+    )
+    yield from _broken(trial, "re-plans as the profile says", "do not fit their parent (round, run or instant)", wrong)
+    leads = calls.is_outcome(*REPLANNED) & (calls.round < rounds) & (calls.done_ns + after < profile.duration)
+    expected = np.where(leads, n, 0)
+    born = np.bincount(parents, minlength=len(calls))
+    sentence = "led to another number of re-plans than the profile says"
+    yield from _broken(trial, "re-plans as the profile says", sentence, born != expected)
+
+
+def _against_service(trial: Trial, decisions: Decisions) -> Iterator[Contradiction]:
+    """Their attempts are ours; ours that they did not see, or did not settle, failed or were given up."""
+    calls = trial.calls
+    sent = ~calls.is_outcome(*NEVER_SENT)
+    ours = np.where(sent, attempt_key(calls.tenant, calls.seq, calls.attempt), -2)
+    order = np.argsort(ours, kind="stable")
+    place = np.minimum(np.searchsorted(ours[order], decisions.key), max(0, len(order) - 1))
+    known = ours[order][place] == decisions.key if len(order) else np.zeros(len(decisions.key), bool)
+    if not known.all():
+        strangers = int((~known).sum())
+        ids = tuple(_attempt_id(int(key)) for key in np.unique(decisions.key[~known])[:MOST_WITNESSES])
+        sentence = f"{strangers} decision(s) of the service are about calls that this trial did not send"
+        yield Contradiction("what the service saw is ours", sentence, strangers, ids)
+    rows = order[place]
+    lenient = calls.is_outcome(*UNSEEN_OK)
+    terminal = known & ~decisions.is_outcome(QUEUED)
+    seen = np.bincount(rows[known], minlength=len(calls)) > 0
+    settled = np.bincount(rows[terminal], minlength=len(calls))
+    queued = np.bincount(rows[known & decisions.is_outcome(QUEUED)], minlength=len(calls))
+    yield from _broken(trial, "ours were seen", "have an answer, and the service saw nothing", sent & ~seen & ~lenient)
+    yield from _broken(trial, "one decision a call", "were settled more than once by the service", settled > 1)
+    yield from _broken(trial, "one decision a call", "were queued more than once by the service", queued > 1)
+    unsettled = seen & (settled == 0) & ~lenient
+    yield from _broken(trial, "one decision a call", "have an answer that the service never decided", unsettled)
+    for theirs, may_be in AGREES.items():
+        mask = np.zeros(len(calls), dtype=np.bool_)
+        mask[rows[terminal & decisions.is_outcome(theirs)]] = True
+        sentence = f"were {theirs} at the service and something else here"
+        yield from _broken(trial, "outcomes agree", sentence, mask & ~lenient & ~calls.is_outcome(*may_be))
+
+
+def _attempt_id(key: int) -> str:
+    return f"{key >> 44}.{(key >> 8) & ((1 << 36) - 1)}.{key & 255}" if key >= 0 else "no attempt id"
