@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from harness.errors import BadInput
 
-class RecordedError(ValueError):
+
+class RecordedError(BadInput):
     """Recorded traffic that cannot be used. str() is one printable line: `file:line: rule; remedy`."""
 
     def __init__(self, where: str, rule: str, remedy: str = "") -> None:

@@ -135,9 +135,3 @@ class Anonymiser:
     @staticmethod
     def path(path: str | None) -> str | None:
         return None if path is None else "/" + "/".join("_" for part in path.split("?", 1)[0].split("/") if part)
-
-
-def anonymise(records: Iterable[Record], anonymiser: Anonymiser) -> Iterator[Record]:
-    name, path = anonymiser.name, anonymiser.path
-    for record in records:
-        yield record._replace(tenant=name(record.tenant), path=path(record.path))
