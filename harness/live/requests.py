@@ -1,0 +1,168 @@
+"""The bytes of a request: constant parts built once a tenant, the rest with one format.
+
+Nothing that comes from a profile or a recording can end a header or add one: tokens and hosts are checked, paths are
+percent-encoded, methods come from a list. A token is seen in the request and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import quote, urlsplit
+
+from harness.errors import BadInput
+from harness.ledger.call import Call
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
+DEFAULT_METHOD = "POST"
+DEFAULT_PATH = "/service"
+PATH_LIMIT = 8000
+BODY = b"{}"
+_PATHS_KEPT = 4096
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class BadTarget(BadInput):
+    """The target, a token or a recording cannot be used; the message says which and what to do."""
+
+
+class Unsendable(ValueError):
+    """A recorded call that cannot be sent as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where calls go. address: (ip, port). path: of calls without one of their own. prefix: before recorded paths."""
+
+    address: tuple[str, int]
+    host: str
+    path: str
+    prefix: str
+
+    @property
+    def ipv6(self) -> bool:
+        return ":" in self.address[0]
+
+
+def target_of(kind: str, url: str) -> Target:
+    """Raises BadTarget. Only loopback is accepted."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 80
+    except ValueError as error:
+        raise BadTarget(f"target {url!r} is not a URL ({error}); give one such as http://127.0.0.1:8000/path") from None
+    if parts.scheme != "http" or not parts.hostname:
+        raise BadTarget(f"target {url!r} is not an http:// URL (TLS is not supported yet)")
+    if parts.username is not None or parts.password is not None:
+        raise BadTarget("the target URL holds credentials; give tokens in OVERLOAD_TOKENS instead")
+    ip = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
+    try:
+        loopback = ip_address(ip).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise BadTarget(
+            f"target host {parts.hostname!r} is not loopback; only 127.0.0.0/8, ::1 and localhost are accepted"
+        )
+    given = parts.path if kind != "stub" or parts.path != "/" else ""
+    path = encode_path(given + ("?" + parts.query if parts.query else "")) if given else ""
+    host = f"[{ip}]:{port}" if ":" in ip else f"{parts.hostname}:{port}"
+    return Target((ip, port), host, path or DEFAULT_PATH, DEFAULT_PATH if kind == "stub" else "")
+
+
+def tokens_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """OVERLOAD_TOKENS, a JSON object tenant -> token. Raises BadTarget, which never shows what is in it."""
+    text = environment.get("OVERLOAD_TOKENS")
+    if not text:
+        return {}
+    try:
+        tokens = json.loads(text)
+    except ValueError:
+        tokens = None
+    if not isinstance(tokens, dict) or not all(isinstance(token, str) for token in tokens.values()):
+        raise BadTarget('OVERLOAD_TOKENS is not a JSON object of tenant -> token, such as {"A": "secret"}')
+    return tokens
+
+
+def encode_path(path: str) -> str:
+    """A request target in visible ASCII that begins with a slash. What is encoded already stays so."""
+    path = path if path.startswith("/") else "/" + path
+    path = path.partition("#")[0]
+    encoded = quote(path, safe="/%:?&=+,;@!$'()*~[]-._|^`{}\"\\<>", errors="replace")
+    if len(encoded) > PATH_LIMIT:
+        raise Unsendable("path_too_long")
+    return encoded
+
+
+def decimal_ms(ns: int) -> str:
+    """Milliseconds without an exponent and without a needless fraction."""
+    whole, rest = divmod(ns, 1_000_000)
+    return f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)
+
+
+class Requests:
+    """The requests of one tenant: `of(call)` gives the bytes."""
+
+    __slots__ = ("_id", "_paths", "_plain", "_prefix", "_rest", "_rest_body")
+
+    def __init__(
+        self, tenant: str, index: int, target: Target, token: str | None, queue_deadline_ns: int | None
+    ) -> None:
+        named = token is not None
+        token = token if token is not None else f"token-{tenant}"
+        if not token or _CONTROL.search(token) or _SURROGATE.search(token) or token != token.strip():
+            where = "in OVERLOAD_TOKENS" if named else "(its name makes the token; give one in OVERLOAD_TOKENS)"
+            raise BadTarget(
+                f"the token of tenant {tenant!r} {where} is empty or has characters that no header can carry"
+            )
+        lines = [f"Host: {target.host}", f"Authorization: Bearer {token}", "User-Agent: overload", "Accept: */*"]
+        if queue_deadline_ns is not None:
+            lines.append(f"Overload-Queue-Deadline-Ms: {decimal_ms(queue_deadline_ns)}")
+        self._id = b"%d." % index
+        last = b"\r\nOverload-Call: " + self._id
+        self._rest = "\r\n".join(lines).encode() + last
+        lines += ["Content-Type: application/json", f"Content-Length: {len(BODY)}"]
+        self._rest_body = "\r\n".join(lines).encode() + last
+        self._plain = f"{DEFAULT_METHOD} {target.path} HTTP/1.1\r\n".encode() + self._rest_body
+        self._prefix = target.prefix
+        self._paths: dict[tuple[str, str], bytes] = {}
+
+    def of(self, call: Call) -> bytes:
+        """Raises Unsendable for a recorded call that HTTP cannot carry."""
+        head = self._plain if call.method is None and call.path is None else self._recorded(call)
+        seq = call.seq
+        if call.cost < 0:
+            tail = b"%b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\n\r\n%b"
+            return tail % (head, seq, self._id, seq, call.round, self._body(call))
+        tail = b"%b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\nOverload-Cost: %b\r\n\r\n%b"
+        return tail % (head, seq, self._id, seq, call.round, _decimal(call.cost), self._body(call))
+
+    @staticmethod
+    def _body(call: Call) -> bytes:
+        return BODY if (call.method or DEFAULT_METHOD) in WITH_BODY else b""
+
+    def _recorded(self, call: Call) -> bytes:
+        key = (call.method or DEFAULT_METHOD, call.path or "/")
+        head = self._paths.get(key)
+        if head is None:
+            method, path = key
+            if method not in METHODS:
+                raise Unsendable("unsendable_method")
+            line = f"{method} {encode_path(self._prefix + encode_path(path))} HTTP/1.1\r\n".encode("ascii")
+            head = line + (self._rest_body if method in WITH_BODY else self._rest)
+            if len(self._paths) >= _PATHS_KEPT:
+                self._paths.clear()
+            self._paths[key] = head
+        return head
+
+
+def _decimal(cost: float) -> bytes:
+    if not math.isfinite(cost):
+        raise Unsendable("unsendable_cost")
+    return b"%d" % cost if cost == int(cost) else f"{cost:.9f}".rstrip("0").encode()

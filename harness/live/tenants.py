@@ -1,0 +1,188 @@
+"""One tenant of a live trial: its caller model on the shared schedule, its connections, its end of every call.
+
+Open loop: a call is sent when it is due, however slow the target is. Each call ends in exactly one terminal outcome and
+is reported once, to the trial. Instants of a call count from the epoch; the schedule's are absolute.
+"""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+from typing import TYPE_CHECKING
+
+from harness.ledger.call import Call
+from harness.ledger.outcomes import ABANDONED, DROPPED, FAILED, OPEN, REFUSED, SERVED
+from harness.live.answers import judge
+from harness.live.connections import Connection, Network, Pool
+from harness.live.pacing import Timeouts
+from harness.live.requests import Requests, Unsendable
+from harness.workload.callers import NEVER, Caller
+
+if TYPE_CHECKING:
+    from harness.live.trial import LiveTrial
+
+
+class LiveTenant:
+    """patience: calls that hang up once it is over; None: the service is told of it, or it is endless."""
+
+    __slots__ = (
+        "_asks_deadline", "_planned_ns", "_pool", "_reported", "_requests", "_stopped", "_trial", "abandoned", "caller",
+        "due", "held_back", "in_flight", "name", "patience", "refused", "replans", "served",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        trial: LiveTrial,
+        caller: Caller,
+        network: Network,
+        requests: Requests,
+        patience: Timeouts[Call] | None,
+        asks_deadline: bool,
+    ) -> None:
+        self._trial = trial
+        self.caller = caller
+        self.name = caller.tenant
+        self._pool = Pool(network)
+        self._requests = requests
+        self.patience = patience
+        self._asks_deadline = asks_deadline
+        self._planned_ns = NEVER
+        self._stopped = False
+        self._reported = False
+        # By sequence: what is left at the end is reported in the order in which it was sent.
+        self.in_flight: dict[int, Call] = {}
+        self.due = self.served = self.refused = self.abandoned = self.held_back = self.replans = 0
+
+    @property
+    def finished(self) -> bool:
+        """Nothing is planned, and nothing is in flight that could lead to more."""
+        return not self.in_flight and (self._stopped or self.caller.next_ns == NEVER)
+
+    def begin(self) -> None:
+        """The epoch is known."""
+        self._plan()
+        self._see_whether_finished()
+
+    def stop(self) -> None:
+        """Sends nothing more. What is in flight may still end by itself."""
+        self._stopped = True
+        self._see_whether_finished()
+
+    def leave_open(self, reason: str) -> None:
+        """Whatever is in flight ends `open`, its connection closed."""
+        self._stopped = True
+        for call in list(self.in_flight.values()):
+            self.hang_up(call, OPEN, reason)
+        self._see_whether_finished()
+
+    def _see_whether_finished(self) -> None:
+        if not self.in_flight and not self._reported and self.finished:
+            self._reported = True
+            self._trial.tenant_finished(self)
+
+    def _plan(self) -> None:
+        due = self.caller.next_ns
+        if due < self._planned_ns:
+            self._planned_ns = due
+            self._trial.scheduler.at(self._trial.epoch_ns + due, self._wake)
+
+    def _wake(self, when_ns: int, now_ns: int) -> None:
+        trial = self._trial
+        try:
+            if self._stopped or when_ns - trial.epoch_ns != self._planned_ns:
+                return  # planned anew, earlier, in the meantime
+            self._planned_ns = NEVER
+            # One at a time: a recording that turns out to be broken must not take those before it along.
+            caller, by_ns = self.caller, now_ns - trial.epoch_ns
+            while not self._stopped and (due := caller.next_ns) <= by_ns:
+                self._start(caller.take_replan() if caller.next_replan_ns == due else caller.take_arrival())
+            self._plan()
+            self._see_whether_finished()
+        except Exception as error:
+            trial.broke(error)
+            self.stop()
+
+    def _start(self, call: Call) -> None:
+        self.due += 1
+        if call.round:
+            self.replans += 1
+        if call.outcome is not None:
+            self.held_back += 1
+            self._trial.record(call)
+            return
+        self.in_flight[call.seq] = call
+        now = monotonic_ns()
+        call.sent_ns = now - self._trial.epoch_ns
+        try:
+            request = self._requests.of(call)
+            self._pool.send(call, request, now)
+        except Unsendable as error:
+            self._end(call, DROPPED, str(error), now)
+        except Exception as error:
+            self._trial.broke(error)
+            # With a connection, bytes may have left: then it is not one that was never sent.
+            self.hang_up(call, DROPPED if call.driver is None else FAILED, "driver_error")
+            return
+        self._trial.lateness.add(call.sent_ns - call.due_ns)
+        if self.patience is not None and call.outcome is None:
+            self.patience.add(call, now)
+
+    def answered(self, call: Call, connection: Connection, now_ns: int) -> None:
+        """An answer has come. Nothing else may use the connection until this returns."""
+        try:
+            body = connection.body
+            outcome = judge(
+                call,
+                connection.status,
+                b"".join(body) if body is not None else None,
+                connection.server_timing,
+                connection.retry_after,
+                self._asks_deadline,
+            )
+        except Exception as error:
+            self._trial.broke(error)
+            self._end(call, FAILED, "driver_error", now_ns)
+            return
+        self._end(call, outcome, call.reason, now_ns, connection.body_bytes)
+
+    def out_of_patience(self, call: Call) -> None:
+        self.hang_up(call, ABANDONED, "patience")
+
+    def hang_up(self, call: Call, outcome: str, reason: str) -> None:
+        connection: Connection | None = call.driver
+        if connection is not None:
+            connection.detach()
+        self._end(call, outcome, reason, monotonic_ns())
+
+    def ended(self, call: Call, outcome: str, reason: str, now_ns: int) -> None:
+        """It ended without an answer."""
+        self._end(call, outcome, reason, now_ns)
+
+    def _end(self, call: Call, outcome: str, reason: str | None, now_ns: int, size: int = 0) -> None:
+        if self.in_flight.pop(call.seq, None) is None:
+            return
+        call.outcome, call.reason, call.done_ns = outcome, reason, now_ns - self._trial.epoch_ns
+        self._count(outcome)
+        if not self._stopped:
+            self.caller.on_outcome(call)
+            self._plan()
+        self._trial.record(call, size)
+        self._see_whether_finished()
+
+    def _count(self, outcome: str) -> None:
+        if outcome == SERVED:
+            self.served += 1
+        elif outcome in REFUSED:
+            self.refused += 1
+        elif outcome == ABANDONED:
+            self.abandoned += 1
+
+    def progress(self) -> dict[str, int]:
+        return {
+            "due": self.due,
+            "served": self.served,
+            "refused": self.refused,
+            "abandoned": self.abandoned,
+            "held_back": self.held_back,
+            "in_flight": len(self.in_flight),
+            "replans": self.replans,
+        }

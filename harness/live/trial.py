@@ -1,0 +1,221 @@
+"""A live trial: tenants, their one schedule, and the ledger that every end of a call is written to.
+
+Knows gevent's loop, but neither Locust (users.py) nor the process around it (__main__.py). Nothing is lost: an error of
+the driver itself ends the call that it hit, with the reason `driver_error`, and is told in how the trial ended.
+"""
+
+from __future__ import annotations
+
+import resource
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from harness.errors import BadInput
+from harness.ledger.call import Call
+from harness.ledger.rows import call_row
+from harness.ledger.writer import JsonLines
+from harness.live.connections import Connection, Network
+from harness.live.lateness import Lateness
+from harness.live.pacing import Scheduler, Timeouts
+from harness.live.requests import Requests, Target
+from harness.live.tenants import LiveTenant
+from harness.profile.model import Profile
+from harness.workload.plan import RecordedSource, callers, no_recordings
+
+FLUSH_NS = 250_000_000
+SWEEP_NS = 1_000_000_000
+MAX_CONNECTIONS = 20_000
+"""Also the bound on calls in flight: ports of one loopback address run out at about 28,000."""
+SPARE_DESCRIPTORS = 100
+ROW_BATCH = 64
+TENANTS_SHOWN = 200
+
+COMPLETED, INTERRUPTED, PARENT_GONE, ERROR = "completed", "interrupted", "parent_gone", "error"
+_WORSE = (COMPLETED, INTERRUPTED, PARENT_GONE, ERROR)
+
+OnCall = Callable[[Call, int], None]
+"""(call, bytes of the answer's body): told of each call that was to be sent, once, when it has ended."""
+
+
+def connection_limit() -> int:
+    """Raises the soft limit on descriptors to the hard one; says how many of them may be connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + SPARE_DESCRIPTORS
+    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    available = most if soft == resource.RLIM_INFINITY else min(soft, wanted)
+    return max(1, available - SPARE_DESCRIPTORS)
+
+
+class LiveTrial:
+    """`begin` once; `finished` is set when every tenant is. rows: None keeps no ledger."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        target: Target,
+        tokens: Mapping[str, str],
+        calls_file: Path | None,
+        recorded: RecordedSource = no_recordings,
+        on_call: OnCall | None = None,
+    ) -> None:
+        self.profile = profile
+        self.epoch_ns = 0
+        self.reason = COMPLETED
+        self.error: str | None = None
+        self.lateness = Lateness()
+        self.recorded_calls = 0
+        self.finished = Event()
+        self.on_finished: Callable[[LiveTenant], None] | None = None
+        self._begun = False
+        self._ending = False
+        self._on_call = on_call
+        loop = gevent.get_hub().loop
+        self.scheduler = Scheduler(loop)
+        self._network = Network(
+            loop, self.scheduler, target, connection_limit(), self._answered, self._ended, self.broke
+        )
+        self.tenants = self._make_tenants(target, tokens, recorded)
+        self._unfinished = len(self.tenants)
+        self._rows = JsonLines(calls_file, ROW_BATCH) if calls_file is not None else None
+
+    def _make_tenants(self, target: Target, tokens: Mapping[str, str], recorded: RecordedSource) -> list[LiveTenant]:
+        until_start = self.profile.patience_until == "start"
+        waits: dict[int, Timeouts[Call]] = {}
+        tenants = []
+        for caller in callers(self.profile, recorded):
+            patience = self.profile.patience_of(caller.tenant)
+            told = patience if until_start else None
+            if patience is not None and not until_start and patience not in waits:
+                waits[patience] = Timeouts(self.scheduler, patience, _is_over, self._out_of_patience)
+            requests = Requests(caller.tenant, caller.index, target, tokens.get(caller.tenant), told)
+            hangs_up = None if until_start or patience is None else waits[patience]
+            tenants.append(LiveTenant(self, caller, self._network, requests, hangs_up, told is not None))
+        return tenants
+
+    def begin(self, epoch_monotonic_ns: int) -> None:
+        """The trial's zero, on CLOCK_MONOTONIC. Calls due before this very moment leave at once, and late."""
+        if self._begun or self._ending:
+            return
+        self._begun = True
+        self.epoch_ns = epoch_monotonic_ns
+        self.scheduler.at(epoch_monotonic_ns + self.profile.duration + self.profile.drain, self._drained)
+        self.scheduler.every(FLUSH_NS, self.flush)
+        self.scheduler.every(SWEEP_NS, self._network.close_stale)
+        for tenant in self.tenants:
+            tenant.begin()
+
+    def interrupt(self) -> None:
+        """No new call; what is in flight has the drain limit to end. A second time: at once."""
+        if self._ending or not self._begun:
+            self.halt(INTERRUPTED)
+            return
+        self._ending = True
+        self._end_with(INTERRUPTED)
+        self.scheduler.at(monotonic_ns() + self.profile.drain, self._drained)
+        for tenant in self.tenants:
+            tenant.stop()
+
+    def halt(self, reason: str) -> None:
+        """Ends everything now: unfinished calls are `open`."""
+        self._ending = True
+        self._end_with(reason)
+        for tenant in self.tenants:
+            tenant.leave_open(reason)
+
+    def broke(self, error: BaseException) -> None:
+        """An error of the driver itself. Only where it happened is told: a message could hold anything."""
+        self._end_with(ERROR)
+        if isinstance(error, BadInput):
+            self.error = self.error or str(error)
+        if self.error is None:
+            frames = traceback.extract_tb(error.__traceback__)[-3:]
+            where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
+            self.error = f"{type(error).__name__} at {where}"
+
+    def record(self, call: Call, size: int = 0) -> None:
+        """The one place that every call passes when it has ended."""
+        self.recorded_calls += 1
+        if self._rows is not None:
+            self._write(self._rows.add, call_row(call))
+        if self._on_call is not None and call.sent_ns >= 0:
+            self._on_call(call, size)
+
+    def flush(self) -> None:
+        if self._rows is not None:
+            self._write(self._rows.flush)
+
+    def _write(self, act: Callable[..., None], *arguments: bytes) -> None:
+        try:
+            act(*arguments)
+        except OSError as error:
+            self._rows = None
+            self.error = f"the ledger cannot be written: {error.strerror}"
+            self.halt(ERROR)
+
+    def close(self) -> None:
+        self.flush()
+        if self._rows is not None:
+            self._rows.close()
+            self._rows = None
+        for pool in self._network.pools:
+            pool.close_idle(len(pool.idle))
+        self.scheduler.close()
+
+    def tenant_finished(self, tenant: LiveTenant) -> None:
+        self._unfinished -= 1
+        if self.on_finished is not None:
+            self.on_finished(tenant)
+        if not self._unfinished:
+            self.finished.set()
+
+    def now_ns(self) -> int:
+        return max(0, monotonic_ns() - self.epoch_ns) if self._begun else 0
+
+    def progress(self) -> dict[str, Any]:
+        """What has happened so far, per tenant; the busiest of them if there are very many."""
+        shown = self.tenants
+        if len(shown) > TENANTS_SHOWN:
+            shown = sorted(shown, key=lambda tenant: -tenant.due)[:TENANTS_SHOWN]
+        return {
+            "event": "progress",
+            "now_ns": self.now_ns(),
+            "tenants": {tenant.name: tenant.progress() for tenant in shown},
+            "late_p99_ns": self.lateness.quantile(0.99),
+        }
+
+    def done(self) -> dict[str, Any]:
+        event = {"event": "done", "reason": self.reason, "at_ns": self.now_ns(), "calls": self.recorded_calls}
+        return event | {"error": self.error} if self.error else event
+
+    def _end_with(self, reason: str) -> None:
+        if _WORSE.index(reason) > _WORSE.index(self.reason):
+            self.reason = reason
+
+    def _drained(self, _: int, __: int) -> None:
+        self._ending = True
+        for tenant in self.tenants:
+            tenant.leave_open("drain_limit")
+
+    def _answered(self, call: Call, connection: Connection, now_ns: int) -> None:
+        self.tenants[call.tenant_index].answered(call, connection, now_ns)
+        if now_ns >= self.scheduler.next_ns:
+            self.scheduler.run()
+
+    def _ended(self, call: Call, outcome: str, reason: str, now_ns: int) -> None:
+        self.tenants[call.tenant_index].ended(call, outcome, reason, now_ns)
+
+    def _out_of_patience(self, call: Call) -> None:
+        self.tenants[call.tenant_index].out_of_patience(call)
+
+
+def _is_over(call: Call) -> bool:
+    return call.outcome is not None
