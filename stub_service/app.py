@@ -202,10 +202,10 @@ async def _evidence(parts: Parts, request: BaseRequest) -> web.StreamResponse:
     if query.get("kind", "decisions") != "decisions":
         raise Refused(404, "unknown_kind", "there is evidence of kind decisions only")
     cursor = query.get("cursor", "0")
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
-        raise Refused(400, "bad_cursor", "cursor must be a whole number of bytes, 0 at first")
+    if cursor != "end" and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        raise Refused(400, "bad_cursor", "cursor must be a whole number of bytes, 0 at first, or 'end'")
     try:
-        lines, after = parts.evidence.read(int(cursor))
+        lines, after = (b"", parts.evidence.size()) if cursor == "end" else parts.evidence.read(int(cursor))
     except ValueError as error:
         raise Refused(400, "bad_cursor", str(error)) from None
     return web.Response(body=lines, headers={"Content-Type": "application/jsonl", "Overload-Cursor": str(after)})

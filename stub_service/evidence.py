@@ -49,6 +49,11 @@ class Evidence:
             self._broken = True
             self._on_broken(error)
 
+    def size(self) -> int:
+        """Bytes so far: the cursor of what comes next."""
+        self.flush()
+        return self.path.stat().st_size
+
     def read(self, cursor: int, limit: int = READ_BYTES) -> tuple[bytes, int]:
         """(whole lines from byte `cursor` on, the next cursor). Raises ValueError on a cursor outside the file."""
         self.flush()

@@ -7,7 +7,6 @@ that died. Never imports the service's own shell, and never signals a process th
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import subprocess
@@ -15,22 +14,22 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 import orjson
 
-from harness.target.errors import TargetError
+from harness.target.errors import TargetGone, TargetUnusable
+from harness.target.url import RemoteStub
 from stub_service.config import SharedServiceConfig, to_json
 
 READY_S = 20.0
 _STOP_S = 5.0
-_ASK_S = 10.0
+_DYING_S = 0.2
 _KEPT_LINES = 40
 _KEPT_CHARS = 500
-_LARGEST_ANSWER = 8 << 20
 
 
 class StubProcess:
@@ -62,6 +61,7 @@ class StubProcess:
             command += ["--defect", defect]
         self._command, self._tokens = command, dict(tokens or {})
         self._child: subprocess.Popen[bytes] | None = None
+        self._remote: RemoteStub | None = None
         self._readers: list[threading.Thread] = []
         self._ready = threading.Event()
 
@@ -92,14 +92,17 @@ class StubProcess:
         if self._tokens:
             environment["OVERLOAD_TOKENS"] = json.dumps(self._tokens)
         # A group of its own: Ctrl-C in the terminal reaches the parent, which then stops the child in order.
-        self._child = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            process_group=0,
-        )
+        try:
+            self._child = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                process_group=0,
+            )
+        except OSError as error:
+            raise TargetUnusable(f"the stub cannot be started ({error.strerror})") from None
         assert self._child.stdout is not None
         assert self._child.stderr is not None
         for stream, read in ((self._child.stdout, self._read_events), (self._child.stderr, self._read_complaints)):
@@ -107,19 +110,29 @@ class StubProcess:
             thread.start()
             self._readers.append(thread)
         if not self._ready.wait(READY_S) or not self.port:
-            raise TargetError(f"the stub {self._end_of_child() or f'was not ready within {READY_S:.0f} s'}")
+            raise TargetUnusable(f"the stub {self._end_of_child() or f'was not ready within {READY_S:.0f} s'}")
 
     def set_epoch(self, monotonic_ns: int) -> None:
         """The trial begins at this instant of CLOCK_MONOTONIC of this machine."""
-        self._ask("POST", "/epoch", orjson.dumps({"monotonic_ns": monotonic_ns}))
+        with self._control() as control:
+            control.set_epoch(monotonic_ns)
 
     def health(self) -> dict[str, Any]:
         """What /healthz says, loop lag included."""
-        answer: dict[str, Any] = orjson.loads(self._ask("GET", "/healthz"))
-        return answer
+        with self._control() as control:
+            return control.health()
 
     def metrics(self) -> str:
-        return self._ask("GET", "/metrics").decode()
+        with self._control() as control:
+            return control.metrics()
+
+    def collect(self, folder: Path) -> None:
+        """Sees to it that the decisions are in the trial's folder. The rest of them follow when the child stops."""
+        with self._control() as control:
+            if folder.resolve() == self.evidence_dir.resolve():
+                control.ask("GET", "/evidence?cursor=end")  # flushes
+            else:
+                control.collect(folder)
 
     def check_alive(self) -> None:
         """Raises TargetError if the child has died."""
@@ -142,10 +155,23 @@ class StubProcess:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._child is None:
-            raise TargetError("the stub is not running")
+            raise TargetGone("the stub is not running")
         if self._child.poll() is not None:
-            raise TargetError(f"the stub {self._end_of_child()}")
+            raise TargetGone(f"the stub {self._end_of_child()}")
         return self._child
+
+    @contextlib.contextmanager
+    def _control(self) -> Iterator[RemoteStub]:
+        """Where a question fails because the child has died, says how it died."""
+        self._running()
+        assert self._remote is not None
+        try:
+            yield self._remote
+        except TargetGone:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._running().wait(_DYING_S)
+            self._running()
+            raise
 
     def _end_of_child(self) -> str | None:
         """How the child ended, with its last words; None if it runs."""
@@ -158,22 +184,6 @@ class StubProcess:
         said = " / ".join(self._output)
         return f"{how}: {said}" if said else how
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        self._running()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ASK_S)
-        try:
-            connection.request(method, path, body)
-            response = connection.getresponse()
-            answer = response.read(_LARGEST_ANSWER)
-        except (OSError, http.client.HTTPException) as error:
-            self._running()
-            raise TargetError(f"the stub did not answer {method} {path}: {error!r}") from None
-        finally:
-            connection.close()
-        if response.status != 200:
-            raise TargetError(f"the stub answered {method} {path} with {response.status}: {answer[:200]!r}")
-        return answer
-
     def _read_events(self, stream: IO[bytes]) -> None:
         for line in _lines(stream):
             try:
@@ -183,6 +193,7 @@ class StubProcess:
                 continue
             if isinstance(event, dict) and event.get("event") == "ready":
                 self.port = int(event["port"])
+                self._remote = RemoteStub(self.url)
                 self._ready.set()
         self._ready.set()  # its standard output has ended: it is not going to be ready
 
@@ -190,7 +201,7 @@ class StubProcess:
         self._output.extend(_lines(stream))
 
 
-def _lines(stream: IO[bytes]) -> Any:
+def _lines(stream: IO[bytes]) -> Iterator[str]:
     """Lines as text, each cut to a bounded length, until the stream ends."""
     while line := stream.readline(_KEPT_CHARS * 4):
         if text := line.decode(errors="replace").strip():
