@@ -6,6 +6,7 @@ Pure. Each note is one sentence for people.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from harness.checks.verdict import EXIT_CODES, Verdict, Word, worst
 from harness.ledger.outcomes import SERVED
 from harness.ledger.reader import Trial
 from harness.report.frame import Frame
-from harness.report.text import count
+from harness.report.text import clean, count
 
 HEADLINES = {
     Word.PASS: "Every rule held, with enough evidence to have caught a breach.",
@@ -34,6 +35,26 @@ def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """In the order in which people should read them; those of one word stay in the order given."""
     order = [Word.INVALID, Word.FAIL, Word.INCONCLUSIVE, Word.PASS]
     return sorted(verdicts, key=lambda verdict: order.index(verdict.word))
+
+
+def named_in(trial: Trial, verdicts: Sequence[Verdict]) -> set[str]:
+    """Tenants that a finding that did not pass speaks of: they keep a row of their own."""
+    subjects = {f.subject for verdict in verdicts for f in verdict.findings if f.word is not Word.PASS}
+    return subjects & set(trial.tenants)
+
+
+def title_of(manifest: dict[str, Any]) -> str:
+    """Profile, variant, driver, target and seed in one line."""
+    target = manifest.get("target") or {}
+    parts = [
+        str(manifest["profile"].get("name", "?")),
+        f"variant {manifest['variant']}" if manifest.get("variant") else "",
+        str(manifest.get("driver", "?")),
+        f"against {target.get('url') or target.get('kind')}" if target else "",
+        f"seed {manifest.get('seed')}",
+        f"time scale {manifest['time_scale']}" if manifest.get("time_scale") not in (None, 1, 1.0) else "",
+    ]
+    return clean(", ".join(part for part in parts if part), 200)
 
 
 def not_observable(trial: Trial, frame: Frame) -> list[str]:

@@ -7,7 +7,6 @@ wrapping, a stable line for each fact, so that it can be searched. Never reads m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 
@@ -15,7 +14,7 @@ from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import Trial
 from harness.report import columns
 from harness.report.grid import Cell, grid, line
-from harness.report.notes import not_observable, overall, worst_first
+from harness.report.notes import named_in, not_observable, overall, title_of, worst_first
 from harness.report.summary import WHOLE, Row, Summary, summarise
 from harness.report.text import MISSING, clean, count, fit, percent, quantity
 from harness.report.variants import FIELDS, SHARES, VariantRow
@@ -44,26 +43,6 @@ def show(trial: Trial, verdicts: Sequence[Verdict], console: Console) -> None:
         line(console, Cell("Not observable", "bold"))
         for note in notes:
             line(console, "- " + clean(note), indent=2)
-
-
-def named_in(trial: Trial, verdicts: Sequence[Verdict]) -> set[str]:
-    """Tenants that a finding that did not pass speaks of: they keep a row of their own."""
-    subjects = {f.subject for verdict in verdicts for f in verdict.findings if f.word is not Word.PASS}
-    return subjects & set(trial.tenants)
-
-
-def title_of(manifest: dict[str, Any]) -> str:
-    """Profile, variant, driver, target and seed in one line."""
-    target = manifest.get("target") or {}
-    parts = [
-        str(manifest["profile"].get("name", "?")),
-        f"variant {manifest['variant']}" if manifest.get("variant") else "",
-        str(manifest.get("driver", "?")),
-        f"against {target.get('url') or target.get('kind')}" if target else "",
-        f"seed {manifest.get('seed')}",
-        f"time scale {manifest['time_scale']}" if manifest.get("time_scale") not in (None, 1, 1.0) else "",
-    ]
-    return clean(", ".join(part for part in parts if part), 200)
 
 
 def _headline(trial: Trial, verdicts: Sequence[Verdict], summary: Summary, console: Console) -> None:

@@ -1,0 +1,192 @@
+"""The report as one HTML file that opens offline: verdict first, then who got what, over time, and the witnesses.
+
+Nothing is fetched: style, scripts and data are in the file, and its content security policy allows no other (by
+hash, so that no foreign text can ever run). Charts are drawn by uPlot (assets/, docs/decisions/). Without JavaScript
+everything but the charts is there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import orjson
+
+from harness.checks.verdict import Verdict
+from harness.ledger.reader import Trial
+from harness.report import columns
+from harness.report.html_parts import chip, esc, verdict_card
+from harness.report.html_tables import (
+    facts,
+    glance,
+    profile_text,
+    tenant_table,
+    witness_anchors,
+    witness_section,
+)
+from harness.report.notes import named_in, not_observable, overall, title_of, worst_first
+from harness.report.series import Line, Series, series_of
+from harness.report.summary import Summary, summarise
+from harness.report.text import clean, count
+from harness.report.witnesses import witness_rows
+
+_ORDINARY_COLOURS = (0, 1, 2, 3)
+_OTHER_COLOURS = (4, 5, 6, 7)
+
+
+def page(trial: Trial, verdicts: Sequence[Verdict], summary: Summary | None = None) -> str:
+    """The whole file. Raises LedgerError if the manifest holds no profile."""
+    summary = summary or summarise(trial, keep=named_in(trial, verdicts))
+    ordered = worst_first(verdicts)
+    rows = witness_rows(trial, {id_ for verdict in ordered for id_ in verdict.witnesses})
+    anchors = witness_anchors(ordered, rows)
+    cards = "".join(verdict_card(i, verdict, anchors[i]) for i, verdict in enumerate(ordered))
+    series = series_of(trial, summary.frame)
+    sections = [
+        _section("verdicts", "Verdicts", cards or "<p>Nothing was judged.</p>"),
+        _section("hurt", "Who was hurt", glance(summary)),
+        _section("tenants", "Every tenant and phase", tenant_table(summary) + _table_notes(summary)),
+        _section("time", "Over time", _charts(series)),
+        _section("witnesses", "Witnesses", witness_section(ordered, rows, anchors)),
+        _section("unseen", "Not observable", _list(not_observable(trial, summary.frame))),
+        _section("trial", "What ran", _trial(trial, summary)),
+    ]
+    return _document(trial, _header(trial, verdicts, summary), "".join(sections), chart_data(series, summary))
+
+
+def _section(anchor: str, title: str, body: str) -> str:
+    return (
+        f'<section id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{title}</h2>{body}</section>'
+        if body
+        else ""
+    )
+
+
+def _header(trial: Trial, verdicts: Sequence[Verdict], summary: Summary) -> str:
+    word, code, sentence = overall(verdicts)
+    about = trial.manifest["profile"].get("about") or ""
+    return (
+        f'<header class="{word.value.lower()}"><p class="word">{chip(word)}</p><h1>{esc(title_of(trial.manifest))}</h1>'
+        f'<p class="lead">{esc(sentence)} {count(summary.calls)} calls, exit code {code}.</p>'
+        f'<p class="about">{esc(about, 600)}</p></header>'
+    )
+
+
+def _table_notes(summary: Summary) -> str:
+    notes = [columns.absent(summary.rows), columns.COUNT_NOTE, columns.WAIT_NOTE, columns.THIN_NOTE]
+    if summary.left_out:
+        notes.append(f"{count(summary.left_out)} tenants with fewer calls share one row.")
+    return "".join(f'<p class="note">{esc(note)}</p>' for note in notes if note)
+
+
+def _charts(series: Series) -> str:
+    legend = '<div class="legend" id="legend" role="group" aria-label="Tenants shown"></div>'
+    return (
+        f"<p class=note>Bins of {series.width_s:g} s. Each tenant's chart has a scale of its own; the gap between "
+        "offered and served is what it lost. Arrow keys move the cursor in a focused chart; drag to zoom, double click "
+        "to zoom out.</p>"
+        '<div class="multiples" id="multiples"></div>'
+        f'{legend}<div class="charts" id="charts"></div>'
+        '<p class="sr" role="status" aria-live="polite" id="readout"></p>'
+        "<noscript><p>The charts need JavaScript; every number of this page stands without it.</p></noscript>"
+    )
+
+
+def _list(items: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{esc(item)}</li>" for item in items) + "</ul>" if items else ""
+
+
+def _trial(trial: Trial, summary: Summary) -> str:
+    return (
+        f"<dl class=facts>{facts(trial, summary)}</dl><details><summary>Profile</summary>"
+        f'<pre tabindex="0">{profile_text(trial.manifest["profile"])}</pre></details>'
+    )
+
+
+def chart_data(series: Series, summary: Summary) -> dict[str, Any]:
+    """What report.js draws. Names are made safe to show here; report.js only ever sets them as text."""
+    colours = _colours(series.lines)
+    return {
+        "width_s": series.width_s,
+        "starts": series.starts_s,
+        "phases": [
+            {"name": phase, "from": from_ns / 1e9, "to": to_ns / 1e9} for phase, from_ns, to_ns in summary.frame.phases
+        ],
+        "lines": [
+            {
+                "name": clean(line.tenant, 60),
+                "ordinary": line.ordinary,
+                "colour": colours[i],
+                "offered": line.offered_per_s,
+                "served": line.served_per_s,
+                "refused": line.refused_per_s,
+                "wait": line.wait_ms,
+                "replans": line.replan_share,
+            }
+            for i, line in enumerate(series.lines)
+        ],
+    }
+
+
+def _colours(lines: Sequence[Line]) -> list[int]:
+    """Cool colours for ordinary tenants and warm ones for the others, as far as they go."""
+    free = {True: list(_ORDINARY_COLOURS), False: list(_OTHER_COLOURS)}
+    chosen: list[int] = []
+    for line in lines:
+        pool = free[line.ordinary] or free[not line.ordinary] or [len(chosen) % 8]
+        chosen.append(pool.pop(0))
+    return chosen
+
+
+def json_in_script(document: object) -> str:
+    """JSON that can stand in a script element whatever is in it: no `<`, `>`, `&`, U+2028 or U+2029."""
+    text = orjson.dumps(document).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+@cache
+def _asset(name: str) -> str:
+    text = (files("harness.report") / "assets" / name).read_text("utf-8")
+    if "</script" in text.lower() or "</style" in text.lower():
+        raise ValueError(f"the asset {name} would end its own element")
+    return text
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _document(trial: Trial, header: str, body: str, data: dict[str, Any]) -> str:
+    style = _asset("uPlot.min.css") + "\n" + _asset("report.css")
+    scripts = [_asset("uPlot.iife.min.js"), _asset("report.js")]
+    policy = (
+        f"default-src 'none'; script-src {' '.join(_hash(script) for script in scripts)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    links = "".join(
+        f'<a href="#{anchor}">{title}</a>'
+        for anchor, title in (("verdicts", "Verdicts"), ("hurt", "Who was hurt"), ("tenants", "Tenants"),
+                              ("time", "Over time"), ("witnesses", "Witnesses"), ("trial", "What ran"))
+        if f'id="{anchor}"' in body
+    )  # fmt: skip
+    title = f"{esc(title_of(trial.manifest))} – overload"
+    head = (
+        '<meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
+        f'<link rel="icon" href="data:,"><title>{title}</title><style>{style}</style>'
+    )
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}</head><body>'
+        f'{header}<nav aria-label="Sections">{links}</nav><main>{body}</main>'
+        f'<script type="application/json" id="data">{json_in_script(data)}</script>'
+        + "".join(f"<script>{script}</script>" for script in scripts)
+        + "</body></html>\n"
+    )

@@ -1,0 +1,82 @@
+"""The report for machines: one document with stable keys, free of NaN.
+
+Keys (schema 1; new keys may be added, none changes its meaning):
+
+    schema, trial_id, created, driver, profile, variant, seed, time_scale, target
+    verdict        {word, exit_code, sentence}: the word that counts for the trial
+    verdicts       [{check, word, measured, bound, unit, samples, sentence, add, witnesses, findings}], worst first;
+                   findings: [{subject, quantity, word, measured, low, high, bound, unit, samples, note}]
+    rows           [{tenant, kind, ordinary, phase, due, offered, served, ..., outcomes, served_share, replan_share,
+                   wait, wait_all, latency}]; kind: tenant | rest | pooled; phase: a phase | other | whole; the last
+                   three: {samples, mean_ms, p50_ms, p95_ms, p99_ms, p95_firm, p99_firm} (firm: enough to judge by)
+    not_observable [sentence]
+    series         only if asked for: {width_s, starts_s, lines: [{tenant, ordinary, offered_per_s, ...}]}
+
+Names stand as they were recorded, not made safe to show. A number that is not there is null.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harness.checks.verdict import Verdict
+from harness.ledger.reader import Trial
+from harness.report.notes import named_in, not_observable, overall, worst_first
+from harness.report.series import series_of
+from harness.report.summary import Row, Summary, Times, summarise
+
+SCHEMA = 1
+
+
+def report_json(
+    trial: Trial, verdicts: Sequence[Verdict], series: bool = False, summary: Summary | None = None
+) -> dict[str, Any]:
+    """The document, ready to be dumped. Raises LedgerError if the manifest holds no profile."""
+    summary = summary or summarise(trial, keep=named_in(trial, verdicts))
+    manifest = trial.manifest
+    word, code, sentence = overall(verdicts)
+    document = {
+        "schema": SCHEMA,
+        **{
+            key: manifest.get(key)
+            for key in ("trial_id", "created", "driver", "variant", "seed", "time_scale", "target")
+        },
+        "profile": manifest["profile"].get("name"),
+        "verdict": {"word": word.value, "exit_code": code, "sentence": sentence},
+        "verdicts": [_verdict(verdict) for verdict in worst_first(verdicts)],
+        "calls": summary.calls,
+        "rows": [row_json(row) for row in summary.rows],
+        "not_observable": not_observable(trial, summary.frame),
+    }
+    if series:
+        document["series"] = asdict(series_of(trial, summary.frame))
+    finite: dict[str, Any] = _finite(document)
+    return finite
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    document = asdict(row)
+    for name in ("wait", "wait_all", "latency"):
+        times: Times = getattr(row, name)
+        document[name] |= {"p95_firm": times.p95_firm, "p99_firm": times.p99_firm}
+    return document | {"served_share": row.served_share, "replan_share": row.replan_share}
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    document = asdict(verdict)
+    document["word"] = verdict.word.value
+    for finding in document["findings"]:
+        finding["word"] = finding["word"].value
+    return document
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinities, which JSON does not have, become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
