@@ -23,11 +23,12 @@ _BOMS = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An open file. name: for messages, and the tenant's name with `--tenant file`. size: bytes, None for a pipe."""
+    """An open file. name: for messages. size: bytes, None for a pipe. tenant: its name with `--tenant file`."""
 
     name: str
     stream: BinaryIO
     size: int | None = None
+    tenant: str = ""
 
 
 def lines(source: Source) -> Iterator[bytes | None]:

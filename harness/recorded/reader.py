@@ -50,7 +50,7 @@ def read(sources: Sequence[Source], how: Reading, account: Account) -> Iterator[
         kind, skip = _format_of(source.name, head, how, clock)
         account.formats[source.name] = kind.name
         yield from _records(
-            source.name, chain(head, numbered), skip, _Columns(kind, how, source.name, head), clock, rng, account
+            source.name, chain(head, numbered), skip, _Columns(kind, how, source, head), clock, rng, account
         )
 
 
@@ -68,7 +68,8 @@ def _head(numbered: Iterator[tuple[int, bytes | None]]) -> list[tuple[int, bytes
 class _Columns:
     """Where in a line's fields everything is, settled once a file."""
 
-    def __init__(self, kind: Format, how: Reading, source_name: str, head: Sequence[tuple[int, bytes | None]]) -> None:
+    def __init__(self, kind: Format, how: Reading, source: Source, head: Sequence[tuple[int, bytes | None]]) -> None:
+        source_name = source.name
         sample: Fields = {}
         for _, line in head:
             if line and (parsed := kind.parse(line)) is not None:
@@ -97,7 +98,7 @@ class _Columns:
         choice = how.tenant
         if choice is None and "tenant" not in roles:
             choice = "remote_addr" if "remote_addr" in sample else "file"
-        self.tenant, self.tenant_from = f.tenant_getter(choice, roles, source_name)
+        self.tenant, self.tenant_from = f.tenant_getter(choice, roles, source.tenant or source.name)
         if choice == "remote_addr" and "remote_addr" not in sample:
             raise RecordedError(
                 "--tenant",
