@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
@@ -27,7 +27,13 @@ from harness.recorded.times import Clock, zone_of
 Command = Callable[..., Any]
 
 
-class Parsed(click.ParamType[Any]):
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:  # older releases of click have no type parameter there
+    ParamType = click.ParamType
+
+
+class Parsed(ParamType):
     """An option whose text a function reads; its ValueError or RecordedError becomes the message."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:

@@ -294,12 +294,12 @@ def _run(loaded: Loaded, prepared_schedule: Path, target: str, reports: Path, ch
 
 
 def _refuse_over_limit(prepared: Prepared, replans: ReplanOption | None) -> None:
-    from harness.profile import describe
+    from harness.profile.demand import stub_limit_per_s
 
-    worst, most = document.worst_rate_per_s(prepared, replans), describe.stub_limit_per_s()
+    worst, most = document.worst_rate_per_s(prepared, replans), stub_limit_per_s(os.cpu_count() or 1)
     if worst > most:
         raise BadInput(
-            f"the busiest second could reach {worst:,} calls, and the bundled stub is to be trusted with {most:,.0f}/s "
+            f"the busiest second could reach {worst:,} calls, and the bundled stub is to be trusted with {most:,}/s "
             "on this machine; lower --speed, --runaway-rate or --runaway-replans, or use --simulate"
         )
 
