@@ -161,7 +161,8 @@ def _show(
         cells = [f"{share:.1%}" if found.with_status else "not logged" for share in shares]
         rate = f"{float(found.rate_per_s(one.calls)):.3g}/s"
         queue = [_ms(one.waits.mean_ns), _ms(one.waits.quantile_ns(0.95))] if waits else []
-        table.add_row(
+        peak = "–" if one.peak_minute < 0 else f"{one.peak_minute:,}"
+        table.add_row(escape(one.name) + many + agent, f"{one.calls:,}", rate, peak, *cells, *queue)
             escape(one.name) + many + agent,
             f"{one.calls:,}",
             rate,

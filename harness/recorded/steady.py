@@ -20,12 +20,12 @@ def steady_profile(
     """The text of a profile that `overload profile check` accepts. Rates are means over the span that was studied."""
     total = found.rate_per_s(found.calls)
     workers = max(1, math.ceil(total * service_time_ns / NS_PER_S * HEADROOM))
+    burst = float(Fraction(found.peak_minute, 60) / total)
     span = "the span (long silences squeezed)" if squeezed else "the whole span, silences included"
     lines = [
         f"# Learned from {found.calls:,} recorded calls of {len(found.identities):,} callers.",
         f"# Rates are means over {span}: {show_span(found.span_ns)}.",
-        f"# The busiest minute had {found.peak_minute:,} calls, {float(Fraction(found.peak_minute, 60) / total):.1f} times "
-        "the mean: real traffic is burstier than this.",
+        f"# The busiest minute had {found.peak_minute:,} calls, {burst:.1f} times the mean: real traffic is burstier.",
         f"name: {name}",
         "about: A steady profile learned from an access log.",
         f"duration: {show_duration(DURATION_NS)}",
