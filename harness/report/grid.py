@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-_ASCII = str.maketrans({"–": "-", "…": "~", "·": "|", "×": "x", "−": "-", "─": "-"})
+_ASCII = str.maketrans({"–": "-", "…": "~", "·": "|", "×": "x", "−": "-", "─": "-", "━": "="})
 
 
 @dataclass(frozen=True, slots=True)

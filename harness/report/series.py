@@ -1,7 +1,8 @@
 """A trial over time, in a bounded number of bins whatever its length: what the charts draw.
 
 Pure and vectorised. Offered, re-plan share and queue wait are binned by when a call was due (as phases are); served and
-refused by when it ended. A rate is per second of the bin; the last bin may be shorter. A bin without a value is None.
+refused by when it ended. A rate is per second of the bin. The last bin may be shorter or longer than the others, by
+half at most: a rate from a sliver would be noise. A bin without a value is None.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def series_of(trial: Trial, frame: Frame, most: int = MOST_LINES) -> Series:
     due, done = np.maximum(calls.due_ns[at], 0), np.maximum(calls.done_ns[at], 0)
     span = max(frame.duration_ns, int(due.max()) + 1 if len(due) else 0, int(done.max()) + 1 if len(done) else 0, 1)
     width = bin_width_ns(span)
-    bins = -(-span // width)
+    bins = max(1, (span + width // 2) // width)
     lengths_s = np.full(bins, width / 1e9)
     lengths_s[-1] = (span - (bins - 1) * width) / 1e9
     groups = groups_of(trial, (), most if len(trial.tenants) <= most else most - 1)
     base = groups.of_tenant[calls.tenant[at]] * bins
-    grid = _Grid(base + due // width, base + done // width, groups.count, bins)
+    grid = _Grid(base + _bin(due, width, bins), base + _bin(done, width, bins), groups.count, bins)
 
     sent = ~calls.is_outcome(*o.NEVER_SENT)[at]
     served = calls.is_outcome(o.SERVED)[at]
@@ -89,6 +90,10 @@ def series_of(trial: Trial, frame: Frame, most: int = MOST_LINES) -> Series:
     ]
     starts = tuple(round(i * width / 1e9, 6) for i in range(bins))
     return Series(width / 1e9, starts, tuple(lines))
+
+
+def _bin(at_ns: Ints, width: int, bins: int) -> Ints:
+    return np.minimum(at_ns // width, bins - 1)
 
 
 Matrix = npt.NDArray[np.float64]

@@ -75,7 +75,7 @@
       },
       axes: [
         axis({ size: 26, values: (u, ticks) => ticks.map((tick) => number(tick, 2) + " s") }),
-        axis({ size: 52, values: (u, ticks) => ticks.map((tick) => options.say(tick)) }),
+        axis({ size: 64, values: (u, ticks) => ticks.map((tick) => options.say(tick)) }),
       ],
       series: [{}, ...series.map((one) => ({
         stroke: () => css(one.colour), width: one.line, dash: one.dash, spanGaps: false, points: { show: false },
