@@ -163,13 +163,6 @@ def _show(
         queue = [_ms(one.waits.mean_ns), _ms(one.waits.quantile_ns(0.95))] if waits else []
         peak = "–" if one.peak_minute < 0 else f"{one.peak_minute:,}"
         table.add_row(escape(one.name) + many + agent, f"{one.calls:,}", rate, peak, *cells, *queue)
-            escape(one.name) + many + agent,
-            f"{one.calls:,}",
-            rate,
-            "–" if one.peak_minute < 0 else f"{one.peak_minute:,}",
-            *cells,
-            *queue,
-        )
     console.print(table)
     notes = [
         f"inferred re-plans: calls within {within_ns / 1e9:g} s after a failure of the same caller; an upper bound"

@@ -196,7 +196,7 @@ def command(
         folder = Path(temporary) / schedule.FOLDER
         with opened(reading.logs) as sources:
             prepared = prepare(sources, reading.reading(seed), plan, folder, reading.max_broken)
-        name = reading.logs[0].name
+        name = reading.logs[0].name.removesuffix(".gz").rpartition(".")[0] or reading.logs[0].name
         documents = [
             _document(prepared, folder, name, choice, patience, patience_until, runaway_replans, seed)
             for choice in choices
@@ -208,8 +208,7 @@ def command(
         where = "simulator" if simulate else target
         if where == "stub":
             _refuse_over_limit(prepared, runaway_replans)
-        judged = [_run(_loaded(made, name), folder, where, reports, choice) for (made, _), choice in
-                  zip(documents, choices, strict=True)]  # fmt: skip
+        judged = [_run(_loaded(made, name), folder, where, reports) for made, _ in documents]
         return _finish(prepared, judged, as_json)
 
 
@@ -269,7 +268,8 @@ def _document(
         sizing = document.size(prepared, schedule.source(folder), *choice.size_for, choice.options)
         service = document.service_document(choice.options, sizing.workers)
         note = f"{choice.options.policy}, {sizing}"
-    made = document.replay_document(prepared, name, service, patience_ns, patience_until, replans, seed)
+    full = name if choice.profile is not None else f"{name}-{choice.options.policy}"
+    made = document.replay_document(prepared, full, service, patience_ns, patience_until, replans, seed)
     return made, note
 
 
@@ -280,16 +280,15 @@ def _loaded(made: dict[str, Any], name: str) -> Loaded:
     return from_document(made, origin=f"the replay of {printable(name, 80)}", checks=checks.PARAMETERS)
 
 
-def _run(loaded: Loaded, prepared_schedule: Path, target: str, reports: Path, choice: ServiceChoice) -> Judged:
+def _run(loaded: Loaded, prepared_schedule: Path, target: str, reports: Path) -> Judged:
     """One trial: its folder gets its own copy of the schedule first, so that it stays complete by itself."""
     from harness import trial
     from harness.cli.output import live_progress, silent
 
-    policy = "" if choice.profile is not None else f"-{choice.options.policy}"
-    folder = trial.new_folder(reports, loaded.profile.name + policy)
+    folder = trial.new_folder(reports, loaded.profile.name)
     shutil.copytree(prepared_schedule, folder / schedule.FOLDER)
     quiet = target == trial.SIMULATOR
-    with silent() if quiet else live_progress(loaded.profile, loaded.profile.name + policy) as on_progress:
+    with silent() if quiet else live_progress(loaded.profile, loaded.profile.name) as on_progress:
         return trial.run(loaded, folder, target, None, on_progress)
 
 
