@@ -13,7 +13,12 @@ from stub_service.admission.policy import Ticket
 
 
 class FairQueues:
-    """queue_per_tenant: most tickets of one tenant that may wait beyond the free workers."""
+    """queue_per_tenant: most tickets of one tenant that may wait beyond the free workers.
+
+    Postcondition: when a ticket is accepted, no more of its tenant's than that would be left if the free workers took
+    theirs now. (If other tenants arrive in the same instant, the round gives those workers to them, and the queue is
+    that much longer for a while.)
+    """
 
     def __init__(self, queue_per_tenant: int) -> None:
         self._bound = queue_per_tenant
@@ -24,11 +29,12 @@ class FairQueues:
     def offer(self, ticket: Ticket, free: int) -> str | None:
         tenant = self._queue_of(ticket)
         queue = self._queues.get(tenant)
+        length = len(queue) if queue is not None else 0
+        if length >= self._bound and self.waiting >= free and length >= self._bound + self._would_start(tenant, free):
+            return "tenant_queue_full"
         if queue is None:
             queue = self._queues[tenant] = OrderedDict()
             self._turns.append(tenant)
-        elif len(queue) >= self._bound and self.waiting >= free:
-            return "tenant_queue_full"
         queue[ticket] = None
         self.waiting += 1
         return None
@@ -60,6 +66,27 @@ class FairQueues:
 
     def ahead_of(self, tenant: str) -> int:
         return len(self._queues.get(tenant, ()))
+
+    def _would_start(self, tenant: str, free: int) -> int:
+        """How many of this tenant's waiting tickets the next `free` takes would return: they do not count as queued.
+
+        Asked only when its queue is full while workers are idle, that is within one instant. Costs the free workers,
+        not the tenants, unless many of those left without being served.
+        """
+        started, depth, turns = 0, 0, list(self._turns) if free > 0 else []
+        while turns and free:
+            deeper = []
+            for other in turns:
+                length = len(self._queues.get(other, ()))
+                if length <= depth:
+                    continue
+                free -= 1
+                started += other == tenant
+                if not free:
+                    break
+                deeper.append(other)
+            turns, depth = deeper, depth + 1
+        return started
 
     def _queue_of(self, ticket: Ticket) -> str:
         return ticket.tenant

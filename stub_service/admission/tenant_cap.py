@@ -4,7 +4,11 @@ A capped tenant's calls are skipped, not blocking those behind. It looks like is
 shared, so a flood fills it and the others are refused at the door.
 
 Kept as one queue a tenant plus a global order: the next to start is the oldest head among tenants below the cap, found
-through a heap of heads, so that a take is logarithmic in tenants however long the capped tenant's queue is.
+through a heap of heads, so that a take is logarithmic in tenants however long the capped tenant's queue is. How many
+waiting tickets the cap would let start is kept up to date with every change, so that an offer costs the same however
+many tenants wait:
+
+    may_start = sum over tenants of min(waiting, cap - running)      [tickets]
 """
 
 from __future__ import annotations
@@ -24,16 +28,21 @@ class TenantCap:
         self._queues: dict[str, OrderedDict[Ticket, None]] = {}
         self._running: dict[str, int] = {}
         self._heads: list[tuple[int, str]] = []
+        self._may_start = 0
         self._order = 0
         self.waiting = 0
 
     def offer(self, ticket: Ticket, free: int) -> str | None:
         tenant = ticket.tenant
-        if self.waiting >= self._bound and not self._startable(tenant, free):
-            return "queue_full"
         queue = self._queues.get(tenant)
+        below_cap = self._running.get(tenant, 0) + (len(queue) if queue is not None else 0) < self._cap
+        if self.waiting >= self._bound:
+            starts_at_once = below_cap and free > self._may_start
+            if not starts_at_once and self.waiting >= self._bound + min(free, self._may_start):
+                return "queue_full"
         if queue is None:
             queue = self._queues[tenant] = OrderedDict()
+        self._may_start += below_cap
         self._order += 1
         ticket.order = self._order
         queue[ticket] = None
@@ -51,6 +60,7 @@ class TenantCap:
                 continue  # stale: the head left, or the tenant reached its cap; a fresh entry exists or will be made
             ticket = queue.popitem(last=False)[0]
             self.waiting -= 1
+            self._may_start -= 1
             self._running[tenant] = self._running.get(tenant, 0) + 1
             self._after_removal(tenant, queue)
             return ticket
@@ -61,12 +71,14 @@ class TenantCap:
         was_head = next(iter(queue)) is ticket
         del queue[ticket]
         self.waiting -= 1
+        self._may_start -= self._running.get(ticket.tenant, 0) + len(queue) < self._cap
         if was_head:
             self._after_removal(ticket.tenant, queue)
 
     def finished(self, ticket: Ticket) -> None:
         tenant = ticket.tenant
         running = self._running[tenant] - 1
+        self._may_start += running + len(self._queues.get(tenant, ())) >= self._cap
         if running:
             self._running[tenant] = running
         else:
@@ -77,19 +89,6 @@ class TenantCap:
     def ahead_of(self, tenant: str) -> int:
         return self.waiting
 
-    def _startable(self, tenant: str, free: int) -> bool:
-        """Would a worker take it in this very instant?"""
-        return (
-            free > 0
-            and free > self._may_start()
-            and self._running.get(tenant, 0) + len(self._queues.get(tenant, ())) < self._cap
-        )
-
-    def _may_start(self) -> int:
-        """Waiting tickets that the cap lets start now."""
-        running, cap = self._running, self._cap
-        return sum(min(len(queue), max(0, cap - running.get(t, 0))) for t, queue in self._queues.items())
-
     def _after_removal(self, tenant: str, queue: OrderedDict[Ticket, None]) -> None:
         if queue:
             self._push_head(tenant)
@@ -97,5 +96,14 @@ class TenantCap:
             del self._queues[tenant]
 
     def _push_head(self, tenant: str) -> None:
-        if self._running.get(tenant, 0) < self._cap:
-            heapq.heappush(self._heads, (next(iter(self._queues[tenant])).order, tenant))
+        if self._running.get(tenant, 0) >= self._cap:
+            return
+        heapq.heappush(self._heads, (next(iter(self._queues[tenant])).order, tenant))
+        if len(self._heads) > 2 * len(self._queues) + 64:
+            # Heads that left without starting stay behind; where little starts, they would pile up.
+            self._heads = [
+                (next(iter(queue)).order, name)
+                for name, queue in self._queues.items()
+                if self._running.get(name, 0) < self._cap
+            ]
+            heapq.heapify(self._heads)
