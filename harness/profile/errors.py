@@ -9,7 +9,11 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.errors import BadInput
+
 MOST_SHOWN = 50
+MOST_FOUND = 200
+"""More problems of one kind than this are not even looked at: a wall of text helps nobody, and takes long to make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +46,14 @@ class Problem:
         return ": ".join(part for part in parts if part) + (f" {hint}" if hint.startswith("(") else hint)
 
 
-class ProfileError(Exception):
+class ProfileError(BadInput):
     """At least one problem; `str()` is every one of them, a line each."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         shown = [str(problem) for problem in self.problems[:MOST_SHOWN]]
         if len(self.problems) > MOST_SHOWN:
-            shown.append(f"... and {len(self.problems) - MOST_SHOWN} more")
+            shown.append(f"... and at least {len(self.problems) - MOST_SHOWN} more")
         super().__init__("\n".join(shown))
 
 
@@ -57,7 +61,7 @@ def short(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def listed(names: Iterable[str], most: int = 12) -> str:
+def listed(names: Iterable[str], most: int = 14) -> str:
     """`a, b, c`, at most `most` of them."""
     all_names = list(names)
     shown = ", ".join(short(printable(name), 40) for name in all_names[:most])

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from harness.profile.errors import Problem, did_you_mean, listed
+from harness.profile.errors import MOST_FOUND, Problem, did_you_mean, listed
 from harness.profile.model import Part
 from harness.profile.nodes import Mark, Node
 from harness.profile.paths import Path, Step, show_path
@@ -44,7 +45,7 @@ def explain(error: ValidationError, root: Node, model: type[Part], start: _Place
     """One problem for each error of a validation of `root` against `model`."""
     place = start or _Place(root, (), root.mark, None)
     problems: list[Problem] = []
-    for details in error.errors(include_url=False, include_input=False):
+    for details in error.errors(include_url=False, include_input=False)[:MOST_FOUND]:
         cause = details.get("ctx", {}).get("error")
         if isinstance(cause, Contradictions):
             problems += explain_contradictions(cause.problems, root, _locate(place, details["loc"]))
@@ -58,7 +59,7 @@ def explain_contradictions(found: Iterable[Contradiction], root: Node, start: _P
     problems = []
     begin = start or _Place(root, (), root.mark, None)
     tenants = root.mapping["tenants"].mapping if "tenants" in root.mapping else {}
-    for path, message in found:
+    for path, message in islice(found, MOST_FOUND):
         place = _locate(begin, path)
         hint = did_you_mean(place.node.text, list(tenants), "tenants") if message == "there is no such tenant" else ""
         problems.append(place.problem(message, hint))
@@ -71,7 +72,7 @@ def explain_params(root: Node, checks: Mapping[str, type[Part]]) -> list[Problem
     problems: list[Problem] = []
     if node is None or node.kind != "sequence":
         return problems
-    for i in range(len(node.sequence)):
+    for i in range(min(len(node.sequence), MOST_FOUND)):
         item = _locate(_Place(root, (), root.mark, None), ("checks", i))
         name = _locate(item, ("name",)) if item.node.kind == "mapping" else item
         text = _name_of(item.node)
@@ -136,8 +137,7 @@ def _explain_one(details: ErrorDetails, start: _Place, model: type[Part]) -> Pro
         return _locate(start, loc[:-1]).problem(_NAME_RULE, at_key=True, show=False)
     place = _locate(start, loc)
     if kind == "missing":
-        known = _keys(_type_at(model, loc[:-1]))
-        return place.problem(f"'{loc[-1]}' is missing", f"keys here: {listed(known)}", at_key=True, show=False)
+        return place.problem(f"'{loc[-1]}' is missing", at_key=True, show=False)
     if kind == "extra_forbidden":
         known = _keys(_type_at(model, loc[:-1]))
         return place.problem("unknown key", did_you_mean(str(loc[-1]), known, "keys here"), at_key=True, show=False)

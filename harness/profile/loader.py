@@ -55,6 +55,8 @@ def load(
     """Reads a profile. sets: `path=value` each, applied in order, after the variant. checks: None leaves the names and
     parameters of checks unexamined. Raises ProfileError."""
     root, problems = _compose(path)
+    if root.kind != "mapping":
+        raise ProfileError([*problems, _not_a_mapping(root)])
     root, more = _laid_over(root, variant, sets)
     return _finish(root, [*problems, *more], variant, time_scale, checks)
 
@@ -64,6 +66,8 @@ def from_document(
 ) -> Loaded:
     """The same from a document in memory, such as the one that a manifest keeps. Raises ProfileError."""
     root = nodes.from_plain(document, origin)
+    if root.kind != "mapping":
+        raise ProfileError([_not_a_mapping(root)])
     root, problems = _laid_over(root, None, ())
     return _finish(root, problems, None, time_scale, checks)
 
@@ -85,10 +89,12 @@ def _compose(path: Path) -> tuple[Node, list[Problem]]:
     return nodes.compose(nodes.decode(data, name), name)
 
 
+def _not_a_mapping(root: Node) -> Problem:
+    rule = "a profile is a mapping of keys such as name, duration and tenants"
+    return Problem(root.mark.file, root.mark.line, root.mark.column, "", root.shown(), rule)
+
+
 def _laid_over(root: Node, variant: str | None, sets: Sequence[str]) -> tuple[Node, list[Problem]]:
-    if root.kind != "mapping":
-        rule = "a profile is a mapping of keys such as name, duration and tenants"
-        raise ProfileError([Problem(root.mark.file, root.mark.line, root.mark.column, "", root.shown(), rule)])
     problems = check_variants(root)
     if variant is not None:
         root, more = apply_variant(root, variant)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
-from harness.profile.errors import Problem, ProfileError, short
+from harness.profile.errors import MOST_FOUND, Problem, ProfileError, short
 from harness.profile.paths import Path, Step, show_path
 
 MAX_BYTES = 1 << 20
@@ -309,7 +309,7 @@ class _Composer:
             elif not level.at_key and level.key is not None:
                 path.append(level.key)
         self.problems.append(Problem(mark.file, mark.line, mark.column, show_path(path), value, rule, hint))
-        if len(self.problems) >= 1000:
+        if len(self.problems) >= MOST_FOUND:
             raise ProfileError(self.problems)
 
     def _stop(self, mark: Mark, rule: str, hint: str = "") -> None:

@@ -15,6 +15,7 @@ from harness.profile.nodes import Mark, Node, with_child
 from harness.profile.paths import parse_path, show_path, split_assignment
 
 SPENT = "variants"
+MOST_VARIANTS = 200
 
 
 class PathError(ValueError):
@@ -38,6 +39,8 @@ def check_variants(root: Node) -> list[Problem]:
     if variants.kind != "mapping":
         rule = "variants are a mapping: {name: {dotted.path: value}}"
         return [_problem(variants, (SPENT,), rule)]
+    if len(variants.mapping) > MOST_VARIANTS:
+        return [_problem(variants, (SPENT,), f"a profile has at most {MOST_VARIANTS} variants")]
     problems = []
     for name in variants.mapping:
         problems += apply_variant(root, name)[1]

@@ -1,0 +1,191 @@
+"""What a profile can ask of a service at most, in closed form: calls, rates, capacity. No call is generated here.
+
+A refused or abandoned call of round r < R becomes n calls of round r + 1. If every call is refused, one original call
+becomes
+
+    a = 1 + n + n^2 + ... + n^R                                    calls
+
+and a tenant that offers r(t) [calls/s] sends at most, with L = R * (after + patience) the longest life of a re-plan,
+
+    r(t) + (a - 1) * max r(s), t - L < s <= t                      [calls/s]
+
+never more in one second than its own budget lets through. Recorded tenants are files: what they hold is told by whoever
+read them (`recorded_peaks`), and left out otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from itertools import pairwise
+from types import MappingProxyType
+
+from harness.profile.model import Profile, Service, Tenant, Window
+from harness.profile.units import NS_PER_S
+
+STUB_PER_CORE_PER_S = 1_250
+"""Calls a second, on each core, up to which the bundled stub and its driver can be trusted with their own timing."""
+
+NO_PEAKS: Mapping[str, Fraction] = MappingProxyType({})
+
+_MOST_SEGMENTS = 200
+_Step = tuple[int, int, Fraction]
+
+
+def amplification(tenant: Tenant) -> int:
+    """Calls that one original call becomes at most."""
+    rule = tenant.replans
+    return sum(rule.calls**k for k in range(rule.rounds + 1)) if rule else 1
+
+
+def calls_within(profile: Profile, tenant: Tenant, window: Window | None = None) -> int | None:
+    """Original calls due in the window (None: in the whole trial). Exact for `even`, the expectation for `poisson`,
+    None for recorded arrivals."""
+    if tenant.rate is None:
+        return None
+    from_ns, to_ns = (window.from_ns, window.to_ns) if window else (0, profile.duration)
+    before, until = (_counted(profile, tenant, min(at, profile.duration)) for at in (from_ns, to_ns))
+    if tenant.pace == "poisson":
+        return round(until - before)
+    return math.ceil(until) - math.ceil(before)
+
+
+def _counted(profile: Profile, tenant: Tenant, at_ns: int) -> Fraction:
+    """N(t): the integral of the rate from the tenant's phase to `at_ns`."""
+    steps = _segments(profile, tenant)
+    return sum((rate * max(0, min(to_ns, at_ns) - from_ns) for from_ns, to_ns, rate in steps), Fraction(0)) / NS_PER_S
+
+
+def _segments(profile: Profile, tenant: Tenant) -> list[_Step]:
+    """Where the tenant offers anything: (from_ns, to_ns, rate)."""
+    if tenant.rate is None:
+        return []
+    clipped = ((max(a, tenant.phase), b, rate) for a, b, rate in tenant.rate.segments(profile.duration))
+    return [(a, b, rate) for a, b, rate in clipped if a < b and rate]
+
+
+def peak_rate_per_s(
+    profile: Profile, window: Window | None = None, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS
+) -> Fraction:
+    """The most original calls a second of all tenants together, at any instant of the window."""
+    steps = [step for tenant in profile.tenants.values() for step in _segments(profile, tenant)]
+    return _highest(steps, window) + sum(recorded_peaks.values(), Fraction(0))
+
+
+def worst_case_rate_per_s(profile: Profile, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS) -> Fraction:
+    """The most calls a second that the trial can send: every call refused, at the worst instant (module docstring).
+
+    recorded_peaks: tenant -> most calls a second of its recording.
+    """
+    steps: list[_Step] = []
+    always = Fraction(0)
+    for name, tenant in profile.tenants.items():
+        if tenant.rate is not None:
+            steps += _worst_steps(profile, name, tenant)
+        elif name in recorded_peaks:
+            always += _budgeted(tenant, recorded_peaks[name] * _per_run(profile, name, tenant))
+    return _highest(steps, None) + always
+
+
+def most_calls(profile: Profile) -> int:
+    """The most calls that the trial can send in all, recorded tenants left out."""
+    total = 0
+    for name, tenant in profile.tenants.items():
+        calls = (calls_within(profile, tenant) or 0) * _per_run(profile, name, tenant)
+        if tenant.budget and tenant.budget.scope == "tenant":
+            calls = min(calls, tenant.budget.burst + math.floor(tenant.budget.rate * profile.duration / NS_PER_S))
+        total += calls
+    return total
+
+
+def _per_run(profile: Profile, name: str, tenant: Tenant) -> int:
+    """Calls that one original call becomes at most, with a budget for each run counted in."""
+    most, budget = amplification(tenant), tenant.budget
+    life_ns = _replan_life_ns(profile, name, tenant)
+    if budget is None or budget.scope != "run" or life_ns is None:
+        return most
+    return min(most, budget.burst + math.floor(budget.rate * life_ns / NS_PER_S))
+
+
+def _replan_life_ns(profile: Profile, name: str, tenant: Tenant) -> int | None:
+    """How long after an original call its last re-plan can be due; None: no bound."""
+    if tenant.replans is None:
+        return 0
+    patience = profile.patience_of(name)
+    return None if patience is None else tenant.replans.rounds * (tenant.replans.after + patience)
+
+
+def _budgeted(tenant: Tenant, rate: Fraction) -> Fraction:
+    """In one second a bucket lets through what it holds and what flows in."""
+    budget = tenant.budget
+    return min(rate, budget.rate + budget.burst) if budget and budget.scope == "tenant" else rate
+
+
+def _worst_steps(profile: Profile, name: str, tenant: Tenant) -> list[_Step]:
+    """The tenant's worst rate over time, as steps that do not overlap."""
+    segments = _segments(profile, tenant)
+    most = _per_run(profile, name, tenant)
+    if most == 1 or not segments:
+        return [(a, b, _budgeted(tenant, rate)) for a, b, rate in segments]
+    end, life_ns = profile.duration, _replan_life_ns(profile, name, tenant)
+    if life_ns is None or len(segments) > _MOST_SEGMENTS:
+        # Too many steps to look at each against each: their highest, all the time, is a bound too.
+        return [(0, end, _budgeted(tenant, max(rate for _, _, rate in segments) * most))]
+    edges = sorted({edge for a, b, _ in segments for edge in (a, b, min(end, b + life_ns))})
+    steps = []
+    for a, b in pairwise(edges):
+        own = next((rate for x, y, rate in segments if x <= a < y), Fraction(0))
+        felt = max((rate for x, y, rate in segments if x < b and a < y + life_ns), default=Fraction(0))
+        steps.append((a, b, _budgeted(tenant, own + (most - 1) * felt)))
+    return steps
+
+
+def _highest(steps: Iterable[_Step], window: Window | None) -> Fraction:
+    """The highest sum of steps at any instant."""
+    changes: dict[int, Fraction] = {}
+    for a, b, rate in steps:
+        from_ns, to_ns = (max(a, window.from_ns), min(b, window.to_ns)) if window else (a, b)
+        if from_ns < to_ns:
+            changes[from_ns] = changes.get(from_ns, Fraction(0)) + rate
+            changes[to_ns] = changes.get(to_ns, Fraction(0)) - rate
+    highest = level = Fraction(0)
+    for at in sorted(changes):
+        level += changes[at]
+        highest = max(highest, level)
+    return highest
+
+
+def mean_service_ns(service: Service) -> int | None:
+    """With every worker busy; None where it depends on a recording."""
+    time = service.service_time
+    if time.mean is None:
+        return None
+    return int(time.mean * (1 + Fraction(str(time.load_slope))))
+
+
+def capacity_per_s(profile: Profile, window: Window) -> tuple[Fraction, Fraction] | None:
+    """Calls that the described service can finish a second, least and most in the window: workers over service time.
+    None where the profile does not say."""
+    if profile.service is None or not (mean_ns := mean_service_ns(profile.service)):
+        return None
+    spans = profile.service.workers.segments(window.to_ns)
+    workers = [count for _, to_ns, count in spans if to_ns > window.from_ns]
+    return Fraction(min(workers) * NS_PER_S, mean_ns), Fraction(max(workers) * NS_PER_S, mean_ns)
+
+
+def stub_limit_per_s(cores: int) -> int:
+    return STUB_PER_CORE_PER_S * max(1, cores)
+
+
+def stub_refusal(profile: Profile, cores: int, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS) -> str | None:
+    """Why the bundled stub must not be given this profile on a machine with so many cores; None if it may."""
+    worst, limit = worst_case_rate_per_s(profile, recorded_peaks), stub_limit_per_s(cores)
+    if worst <= limit:
+        return None
+    slower = math.ceil(worst / limit * 100) / 100
+    return (
+        f"the worst case is {float(worst):,.0f} calls/s, and the bundled stub is trusted up to {limit:,}/s on "
+        f"{cores} core{'s' if cores != 1 else ''}; slow the trial down (--time-scale {slower:g} times as large), cut "
+        "the rates or the re-plans' rounds, give the tenant a budget, or simulate it (overload simulate)"
+    )

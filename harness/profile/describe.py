@@ -1,0 +1,327 @@
+"""What a profile will do, in plain sentences, before anything is sent; and whether it is long enough for its verdicts.
+
+Figures come from demand.py. The evidence that a verdict needs follows from its statistics: with z = 1.645 (one-sided
+95 %), n calls without a loss leave an upper end of z^2 / (n + z^2), so a margin m is in reach from z^2 (1 - m) / m
+calls (268 at one point); a loss of twice the margin is told from it reliably (97 % of trials) from about 20 / m calls
+(2,000). Percentiles gate from 300 samples (p95) and 1,000 (p99). Nothing here sends, or reads a file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from harness.profile.demand import (
+    NO_PEAKS,
+    amplification,
+    calls_within,
+    capacity_per_s,
+    most_calls,
+    peak_rate_per_s,
+    stub_limit_per_s,
+    stub_refusal,
+    worst_case_rate_per_s,
+)
+from harness.profile.errors import printable, short
+from harness.profile.model import CheckRef, Profile, ServiceTime, Tenant, Window
+from harness.profile.units import NS_PER_S, show_duration
+
+Z2 = 1.6448536269514722**2
+P95_SAMPLES, P99_SAMPLES = 300, 1_000
+_MOST_GROUPS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseLoad:
+    """offered: original calls a second, mean and highest. capacity: least and most in the phase; None: not stated.
+    calls: tenant -> original calls due (recorded tenants left out)."""
+
+    phase: str
+    from_ns: int
+    to_ns: int
+    offered_per_s: float
+    peak_per_s: float
+    capacity_per_s: tuple[float, float] | None
+    calls: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """sentences: all of it for people. stub_refusal: why the bundled stub will not run it; None if it will."""
+
+    name: str
+    sentences: tuple[str, ...]
+    phases: tuple[PhaseLoad, ...]
+    peak_rate_per_s: float
+    worst_case_rate_per_s: float
+    original_calls: int
+    most_calls: int
+    stub_refusal: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "phases": [asdict(phase) for phase in self.phases]}
+
+
+def describe(profile: Profile, *, cores: int = 2, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS) -> Description:
+    """cores: of the machine that would run the bundled stub. recorded_peaks: as demand.py takes them."""
+    phases = tuple(_load(profile, name, window) for name, window in _windows(profile))
+    refusal = stub_refusal(profile, cores, recorded_peaks) if profile.service else None
+    sentences = [
+        _who(profile),
+        *(_phase_sentence(profile, phase) for phase in phases),
+        _recorded_sentence(profile),
+        _patience_sentence(profile),
+        *_amplified_sentences(profile, recorded_peaks),
+        *(sentence for check in profile.checks for sentence in _evidence(profile, phases, check)),
+        _stub_sentence(profile, cores, refusal),
+    ]
+    return Description(
+        profile.name,
+        tuple(sentence for sentence in sentences if sentence),
+        phases,
+        float(peak_rate_per_s(profile, None, recorded_peaks)),
+        float(worst_case_rate_per_s(profile, recorded_peaks)),
+        _original_calls(profile),
+        most_calls(profile),
+        refusal,
+    )
+
+
+def _windows(profile: Profile) -> list[tuple[str, Window]]:
+    whole = Window.model_construct(from_ns=0, to_ns=profile.duration)
+    return [(str(name), window) for name, window in profile.phases.items()] or [("whole trial", whole)]
+
+
+def _load(profile: Profile, name: str, window: Window) -> PhaseLoad:
+    counts = {t: calls_within(profile, tenant, window) for t, tenant in profile.tenants.items()}
+    calls = {tenant: count for tenant, count in counts.items() if count is not None}
+    capacity = capacity_per_s(profile, window)
+    return PhaseLoad(
+        name,
+        window.from_ns,
+        window.to_ns,
+        sum(calls.values()) * NS_PER_S / (window.to_ns - window.from_ns),
+        float(peak_rate_per_s(profile, window)),
+        None if capacity is None else (float(capacity[0]), float(capacity[1])),
+        calls,
+    )
+
+
+def _original_calls(profile: Profile) -> int:
+    return sum(calls_within(profile, tenant) or 0 for tenant in profile.tenants.values())
+
+
+def _who(profile: Profile) -> str:
+    tenants, ordinary = len(profile.tenants), len(profile.ordinary)
+    who = f"{tenants} tenant{_s(tenants)}"
+    if ordinary:
+        who += f", of whom {_names(profile.ordinary)} must not be hurt"
+    return f"{profile.name}: {show_duration(profile.duration)}, {who}."
+
+
+def _phase_sentence(profile: Profile, phase: PhaseLoad) -> str:
+    span = f"{phase.phase} ({show_duration(phase.from_ns)} to {show_duration(phase.to_ns)})"
+    offered = f"{_rate(phase.offered_per_s)} offered"
+    if phase.peak_per_s > phase.offered_per_s * 1.02:
+        offered += f" (up to {_rate(phase.peak_per_s)})"
+    return f"{span}: {offered}{_against(profile, phase)}. {_who_offers(phase)}"
+
+
+def _against(profile: Profile, phase: PhaseLoad) -> str:
+    if profile.service is None or phase.capacity_per_s is None:
+        return ""
+    least, most = phase.capacity_per_s
+    if most == 0:
+        return " against no worker at all"
+    capacity = _rate(most) if least == most else f"{_rate(least)} to {_rate(most)}"
+    word = "fits"
+    if max(phase.offered_per_s, phase.peak_per_s) > least:
+        times = max(phase.offered_per_s, phase.peak_per_s) / least if least else math.inf
+        word = f"overload, {times:.2g} times the capacity" if least else "overload while there is no worker"
+    return f" against a capacity of {capacity} ({_service_time(profile.service.service_time)}): {word}"
+
+
+def _service_time(time: ServiceTime) -> str:
+    kind = "" if time.distribution == "fixed" else ", log-normal"
+    load = ", at full load" if time.load_slope else ""
+    return f"service time {show_duration(time.mean or 0)}{kind}{load}"
+
+
+def _who_offers(phase: PhaseLoad) -> str:
+    seconds = (phase.to_ns - phase.from_ns) / NS_PER_S
+    groups: dict[str, list[str]] = {}
+    for tenant, calls in phase.calls.items():
+        groups.setdefault(_rate(calls / seconds), []).append(tenant)
+    shown = [f"{_names(names)} {rate}{' each' if len(names) > 1 else ''}" for rate, names in groups.items()]
+    rest = f"; and {len(shown) - _MOST_GROUPS} more rates" if len(shown) > _MOST_GROUPS else ""
+    return "; ".join(shown[:_MOST_GROUPS]) + rest + "." if shown else ""
+
+
+def _recorded_sentence(profile: Profile) -> str:
+    names = [name for name, tenant in profile.tenants.items() if tenant.recorded]
+    if not names:
+        return ""
+    return f"{_names(names)} call{'' if len(names) > 1 else 's'} as recorded: not counted in the figures here."
+
+
+def _patience_sentence(profile: Profile) -> str:
+    groups: dict[str, list[str]] = {}
+    for name in profile.tenants:
+        groups.setdefault(_patience_text(profile, name), []).append(name)
+    if len(groups) == 1:
+        return f"Callers {next(iter(groups))}."
+    texts = [f"{_names(names)} {text}" for text, names in list(groups.items())[:_MOST_GROUPS]]
+    return f"Callers' patience: {'; '.join(texts)}."
+
+
+def _patience_text(profile: Profile, name: str) -> str:
+    patience_ns = profile.patience_of(name)
+    if patience_ns is None:
+        return "wait for ever"
+    until = "a call to start" if profile.patience_until == "start" else "an answer"
+    return f"wait {show_duration(patience_ns)} for {until}, then abandon it"
+
+
+def _amplified_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction]) -> Iterable[str]:
+    peak, worst = peak_rate_per_s(profile, None, recorded_peaks), worst_case_rate_per_s(profile, recorded_peaks)
+    for text_of in (_replan_text, _budget_text):
+        for text, names in _by_text(profile, text_of):
+            yield f"{_names(names)}: {text}."
+    original = _original_calls(profile)
+    yield f"Original calls: {original:,} in all, at most {_rate(peak)}."
+    yield f"Worst case, every call refused: {_rate(worst)}, and {most_calls(profile):,} calls in all."
+
+
+def _by_text(profile: Profile, text_of: Callable[[Tenant], str]) -> list[tuple[str, list[str]]]:
+    groups: dict[str, list[str]] = {}
+    for name, tenant in profile.tenants.items():
+        if text := text_of(tenant):
+            groups.setdefault(text, []).append(name)
+    return list(groups.items())[:_MOST_GROUPS]
+
+
+def _replan_text(tenant: Tenant) -> str:
+    rule = tenant.replans
+    if rule is None or not rule.calls or not rule.rounds:
+        return ""
+    becomes = f"{rule.calls} new call{_s(rule.calls)} {show_duration(rule.after)} later"
+    rounds = f"for at most {rule.rounds} round{_s(rule.rounds)}"
+    return f"a refused or abandoned call becomes {becomes}, {rounds}: one call can become {amplification(tenant):,}"
+
+
+def _budget_text(tenant: Tenant) -> str:
+    budget = tenant.budget
+    if budget is None:
+        return ""
+    whose = "for the whole tenant" if budget.scope == "tenant" else "for each run"
+    return f"its own budget lets {_rate(budget.rate)} leave, {budget.burst:,} at once, {whose}"
+
+
+def _stub_sentence(profile: Profile, cores: int, refusal: str | None) -> str:
+    if profile.service is None:
+        return (
+            "No service is described: it can be run against a target only, neither simulated nor on the bundled stub."
+        )
+    if refusal:
+        return f"Not on the bundled stub here: {refusal}."
+    limit = stub_limit_per_s(cores)
+    return f"The bundled stub can be trusted with that here (up to {limit:,}/s on {cores} core{_s(cores)})."
+
+
+def _evidence(profile: Profile, phases: tuple[PhaseLoad, ...], check: CheckRef) -> Iterable[str]:
+    """Whether a check can come to a verdict, as far as that shows beforehand."""
+    tenants = profile.tenants.values()
+    if check.name == "fairness.ordinary_unmoved":
+        yield from _ordinary_evidence(profile, {phase.phase: phase for phase in phases}, check)
+    elif check.name == "agent.replan_share" and not any(tenant.replans for tenant in tenants):
+        yield f"{check.name}: no tenant re-plans, so every share will be 0."
+    elif check.name == "agent.budget_at_source" and not any(tenant.budget for tenant in tenants):
+        yield f"{check.name}: it cannot be judged without a tenant's `budget: {{rate: 10/s, burst: 10}}`."
+    elif check.name == "fairness.refusals_structured" and all(map(_fits, phases)):
+        yield f"{check.name}: nothing offers more than the capacity, so hardly anything will be refused and judged."
+
+
+def _fits(phase: PhaseLoad) -> bool:
+    return phase.capacity_per_s is not None and phase.peak_per_s <= phase.capacity_per_s[0]
+
+
+def _ordinary_evidence(profile: Profile, phases: Mapping[str, PhaseLoad], check: CheckRef) -> Iterable[str]:
+    calm, burst = phases.get("calm"), phases.get("burst")
+    if calm is None or burst is None or not profile.ordinary:
+        missing = "ordinary tenants" if not profile.ordinary else "phases calm and burst"
+        yield f"{check.name}: it cannot be judged without {missing}."
+        return
+    margin = _margin(check)
+    groups: dict[int, list[str]] = {}
+    for name in profile.ordinary:
+        if name in burst.calls:
+            groups.setdefault(burst.calls[name], []).append(name)
+    pooled = sum(calls * len(names) for calls, names in groups.items())
+    for calls, names in list(groups.items())[:_MOST_GROUPS]:
+        many = len(names) > 1
+        who = f"{_names(names)} {'have' if many else 'has'} {calls:,} calls {'each ' if many else ''}in the burst"
+        yield f"{check.name}: {who}: {_reach(calls, margin)}."
+    if len(profile.ordinary) > 1 and pooled:
+        yield f"{check.name}: pooled, they have {pooled:,} calls in the burst: {_reach(pooled, margin)}."
+
+
+def _margin(check: CheckRef) -> float:
+    """The margin as a share. The check's own rules judge the parameter; here it only sizes a sentence."""
+    points = check.params.get("served_down_pp", 1.0)
+    sound = isinstance(points, int | float) and 0 < points < 100
+    return float(points) / 100 if sound else 0.01
+
+
+def calls_to_pass(margin: float) -> int:
+    """Calls without one loss that bring the upper end of the interval under the margin (a share)."""
+    return math.floor(Z2 * (1 - margin) / margin) + 1
+
+
+def calls_to_fail(margin: float) -> int:
+    """Calls from which a loss of twice the margin (a share) is told from the margin in 97 % of trials."""
+    return round(20 / margin)
+
+
+def _reach(calls: int, margin: float) -> str:
+    to_pass, to_fail = calls_to_pass(margin), calls_to_fail(margin)
+    points, loss = f"a {margin * 100:g}-point margin", f"a {margin * 200:g} % loss reliably"
+    gates = (
+        "p99 may gate" if calls >= P99_SAMPLES else "p95 may gate" if calls >= P95_SAMPLES else "no percentile gates"
+    )
+    if calls < to_pass:
+        needed = f"{to_pass:,} needed; scale rates and workers together x{math.ceil(to_pass / max(1, calls))}"
+        return f"too few to pass at {points} even without a loss ({needed}); {gates}"
+    if calls < to_fail:
+        needed = f"about {to_fail:,} calls; scale rates and workers together x{math.ceil(to_fail / calls)}"
+        return f"enough to pass at {points}, not enough to fail {loss} ({needed}); {gates}"
+    return f"enough to pass at {points}, and to fail {loss}; {gates}"
+
+
+def _names(names: Iterable[str], most: int = 6) -> str:
+    shown = [short(printable(name), 40) for name in names]
+    if len(shown) > most:
+        shown = [*shown[: most - 1], f"{len(shown) - most + 1} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _rate(rate: float | Fraction) -> str:
+    value = float(rate)
+    text = f"{value:,.0f}" if value >= 100 else f"{value:.3f}".rstrip("0").rstrip(".")
+    return f"{text}/s"
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+__all__ = [
+    "Description",
+    "PhaseLoad",
+    "describe",
+    "stub_limit_per_s",
+    "stub_refusal",
+    "worst_case_rate_per_s",
+]

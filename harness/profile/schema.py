@@ -1,0 +1,86 @@
+"""The JSON Schema of profiles, for completion and checks in an editor.
+
+Generated from the very models that validate (model.py), so that it cannot drift; what is added here are the short forms
+that the models accept before validation: `rate: 8/s`, `[8/s, {from: 30s, to: 70s, rate: 40/s}]`, `calm: [0s, 30s]`,
+`service_time: 200ms`, a check by its name. The schema knows no rule between fields: `overload profile check` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.profile.model import Profile
+from harness.profile.units import show_duration
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def profile_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a profile file."""
+    schema = Profile.model_json_schema(by_alias=True)
+    definitions = schema["$defs"]
+    for name, short in _short_forms(definitions).items():
+        definitions[name] = _either(definitions[name], short)
+    _tidy(schema)
+    schema["title"] = "overload profile"
+    return {"$schema": _DIALECT, **schema}
+
+
+def _short_forms(definitions: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What each model takes beside its full mapping."""
+    rate = definitions["RateStep"]["properties"]["rate"]
+    duration = definitions["RateStep"]["properties"]["from"]
+    workers = definitions["Workers"]["properties"]["base"]
+    return {
+        "Window": [{"type": "array", "prefixItems": [duration, duration], "items": False, "minItems": 2}],
+        "Rates": [rate, _list_of(rate, "RateStep")],
+        "Workers": [workers, _list_of(workers, "WorkerStep")],
+        "ServiceTime": [duration],
+        "CheckRef": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": {"type": ["object", "null"]},
+            },
+        ],
+    }
+
+
+def _list_of(first: dict[str, Any], step: str) -> dict[str, Any]:
+    return {"type": "array", "prefixItems": [first], "items": {"$ref": f"#/$defs/{step}"}, "minItems": 1}
+
+
+def _either(full: dict[str, Any], short: list[dict[str, Any]]) -> dict[str, Any]:
+    about: dict[str, Any] = {key: full[key] for key in ("title", "description") if key in full}
+    inner = {key: value for key, value in full.items() if key not in about}
+    forms = [{key: value for key, value in form.items() if key != "title"} for form in short]
+    return {**about, "anyOf": [*forms, inner]}
+
+
+def _tidy(node: Any) -> None:
+    """Docstrings become one paragraph each; generated titles go; defaults are shown as people write them."""
+    if isinstance(node, list):
+        for inner in node:
+            _tidy(inner)
+        return
+    if not isinstance(node, dict):
+        return
+    if isinstance(node.get("description"), str):
+        node["description"] = "\n\n".join(" ".join(part.split()) for part in node["description"].split("\n\n"))
+    properties = node.get("properties")
+    if isinstance(properties, dict):
+        for value in properties.values():
+            _tidy_property(value)
+    for inner in node.values():
+        _tidy(inner)
+
+
+def _tidy_property(value: dict[str, Any]) -> None:
+    value.pop("title", None)
+    default = value.get("default")
+    if isinstance(default, int) and not isinstance(default, bool) and value.get("type") == "string":
+        value["default"] = show_duration(default)
+    elif default is None or isinstance(default, dict):
+        value.pop("default", None)
