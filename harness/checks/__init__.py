@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from harness.checks import (  # noqa: F401 - each registers itself
+    budget_at_source,
     conserved,
     on_time,
     ordinary_unmoved,
+    refusals_structured,
+    replan_share,
 )
 from harness.checks.judge import UnknownCheck, judge_all
 from harness.checks.registry import CHECKS

@@ -183,7 +183,8 @@ def _share(
             confidence,
             _rng(rules, evidence.subject, quantity),
         )
-        interval = interval.hull(blocks.change.times(100))
+        hull = interval.hull(blocks.change.times(100))
+        interval = Interval(hull.estimate, max(-100.0, hull.low), min(100.0, hull.high))
         note = f"{blocks.blocks} independent blocks of time at least"
     word = _word(interval, margin)
     if word is Word.INCONCLUSIVE:
