@@ -21,7 +21,8 @@ from harness.errors import BadInput, TrialBroken
 from harness.ledger import manifest as manifests
 from harness.ledger.reader import CALLS, DECISIONS, Trial, read_trial
 from harness.ledger.writer import JsonLines, write_manifest
-from harness.profile.describe import stub_refusal
+from harness.machine import usable_cores
+from harness.profile.demand import stub_refusal
 from harness.profile.loader import Loaded
 from harness.recorded.schedule import source
 from harness.report import write_reports
@@ -123,7 +124,7 @@ def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_prog
         with connect(target) as remote:
             _drive(loaded, folder, {"kind": "url", "url": target}, remote, on_progress)
             return
-    refusal = stub_refusal(loaded.profile)
+    refusal = stub_refusal(loaded.profile, usable_cores())
     if refusal is not None:
         raise BadInput(refusal)
     with StubProcess(shared_service(loaded.profile), folder, defect=defect) as stub:

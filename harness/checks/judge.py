@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from harness.checks.context import time_scale
 from harness.checks.registry import CHECKS
 from harness.checks.verdict import Verdict, Word
+from harness.errors import BadInput
 from harness.ledger.reader import Trial
 from harness.profile.model import CheckRef
 from harness.profile.scale import scaled
@@ -22,7 +23,7 @@ from harness.profile.scale import scaled
 ALWAYS = ("trial.conserved", "trial.on_time")
 
 
-class UnknownCheck(ValueError):
+class UnknownCheck(BadInput):
     """A name that no check has; the message says which there are."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +17,7 @@ from harness import trial
 from harness.checks.verdict import exit_code
 from harness.cli import options
 from harness.cli.output import echo_json
+from harness.machine import usable_cores
 from harness.profile.loader import Loaded, variant_names
 from harness.profile.model import Profile
 from harness.report.json_report import report_json
@@ -53,7 +53,7 @@ PUBLISHED: dict[str, dict[str, float]] = {
 @options.defect_option
 @click.option("--ensemble", type=click.IntRange(0, 100_000), default=0, metavar="N",
               help="N further trials of each row with the tenants' phases drawn at random (seeded).")  # fmt: skip
-@click.option("--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, help="Processes for the ensemble.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=usable_cores(), help="Processes for the ensemble.")
 @click.option("--verbose", is_flag=True, help="The verdicts and tables of every row, not the comparison only.")
 @options.json_option
 def command(

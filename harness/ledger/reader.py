@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from harness.errors import BadInput
 from harness.ledger.outcomes import FROM_SERVICE, QUEUED, TERMINAL
 
 Ints = npt.NDArray[np.int64]
@@ -23,7 +24,7 @@ CHUNK_BYTES = 8 << 20
 CALLS, DECISIONS, MANIFEST = "calls.jsonl", "decisions.jsonl", "manifest.json"
 
 
-class LedgerError(Exception):
+class LedgerError(BadInput):
     """The folder is not a readable ledger; the message says which file, where, and what to do."""
 
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import of this project, beside itself. A longer prefix wins.
-LEAVES = {"harness.ledger.outcomes", "harness.ledger.call", "harness.profile.units"}
+LEAVES = {"harness.errors", "harness.machine", "harness.ledger.outcomes", "harness.ledger.call", "harness.profile.units"}
 PURE_STUB = {
     "stub_service.admission",
     "stub_service.capacity",
