@@ -113,6 +113,7 @@ def chart_data(series: Series, summary: Summary) -> dict[str, Any]:
     return {
         "width_s": series.width_s,
         "starts": series.starts_s,
+        "end": series.end_s,
         "phases": [
             {"name": phase, "from": from_ns / 1e9, "to": to_ns / 1e9} for phase, from_ns, to_ns in summary.frame.phases
         ],

@@ -10,7 +10,7 @@ Keys (schema 1; new keys may be added, none changes its meaning):
                    wait, wait_all, latency}]; kind: tenant | rest | pooled; phase: a phase | other | whole; the last
                    three: {samples, mean_ms, p50_ms, p95_ms, p99_ms, p95_firm, p99_firm} (firm: enough to judge by)
     not_observable [sentence]
-    series         only if asked for: {width_s, starts_s, lines: [{tenant, ordinary, offered_per_s, ...}]}
+    series         only if asked for: {width_s, starts_s, end_s, lines: [{tenant, ordinary, offered_per_s, ...}]}
 
 Names stand as they were recorded, not made safe to show. A number that is not there is null.
 """

@@ -41,10 +41,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """starts_s: begin of each bin, seconds since the trial began; they are width_s apart."""
+    """starts_s: begin of each bin, seconds since the trial began; they are width_s apart. end_s: end of the last."""
 
     width_s: float
     starts_s: tuple[float, ...]
+    end_s: float
     lines: tuple[Line, ...]
 
 
@@ -89,7 +90,7 @@ def series_of(trial: Trial, frame: Frame, most: int = MOST_LINES) -> Series:
         for i, name in enumerate(groups.names)
     ]
     starts = tuple(round(i * width / 1e9, 6) for i in range(bins))
-    return Series(width / 1e9, starts, tuple(lines))
+    return Series(width / 1e9, starts, round(span / 1e9, 6), tuple(lines))
 
 
 def _bin(at_ns: Ints, width: int, bins: int) -> Ints:

@@ -144,14 +144,15 @@ def worked_example_table(rows: Sequence[VariantRow], console: Console) -> None:
         verdict = Cell(word.value, STYLES[word]) if word else Cell(MISSING, "dim")
         values = row.values()
         cells.append([Cell(clean(row.name, 28), "bold"), verdict, *(_value(f, values[f], "") for f in FIELDS)])
+        below = "  " if console.is_terminal else f"{clean(row.name, 28)} "
         if row.published:
             published = [_value(f, row.published.get(f), "dim") for f in FIELDS]
-            cells.append([Cell("  published", "dim"), Cell(""), *published])
+            cells.append([Cell(f"{below}published", "dim"), Cell(""), *published])
         if row.ensemble:
-            said = {"median": f"  median of {row.trials}", "low": "  lowest", "high": "  highest"}
+            said = {"median": f"median of {row.trials}", "low": "lowest", "high": "highest"}
             for which, label in said.items():
                 spread = [_value(f, getattr(row.ensemble.get(f), which, None), "dim") for f in FIELDS]
-                cells.append([Cell(label, "dim"), Cell(""), *spread])
+                cells.append([Cell(below + label, "dim"), Cell(""), *spread])
         if row is not rows[-1]:
             cells.append(None)
     grid(console, header, cells, lead=2)

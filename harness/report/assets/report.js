@@ -8,6 +8,9 @@
   document.addEventListener("securitypolicyviolation", (event) => fault("policy " + event.violatedDirective));
 
   const data = JSON.parse(document.getElementById("data").textContent);
+  // A step is drawn from its start to the next start: the last bin needs an end to be seen.
+  const instants = [...data.starts, data.end];
+  const closed = (values) => [...values, values[values.length - 1]];
   const dashes = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
   const plots = [];
   const css = (variable) => getComputedStyle(root).getPropertyValue(variable).trim();
@@ -83,15 +86,21 @@
       }))],
       bands: options.bands ? [{ series: [1, 2], fill: () => css("--loss") }] : [],
       hooks: { drawClear: [shadePhases], setCursor: [(u) => tell(u)] },
-    }, [data.starts, ...series.map((one) => one.values)], box);
+    }, [instants, ...series.map((one) => closed(one.values))], box);
 
+    function binAt(u) {
+      const left = u.cursor.left;
+      if (left == null || left < 0) return null;
+      const at = u.posToVal(left, "x");
+      return Math.min(data.starts.length - 1, Math.max(0, Math.floor(at / data.width_s + 1e-6)));
+    }
     function words(index) {
       const shown = series.filter((one, place) => u.series[place + 1].show);
       return shown.map((one) => [one, options.say(one.values[index])]);
     }
     function tell(u) {
-      const index = u.cursor.idx;
       values.replaceChildren();
+      const index = binAt(u);
       if (index == null) {
         series.forEach((one, place) => {
           if (u.series[place + 1].show && !options.quiet) values.append(make("span", {}, swatch(one.colour, one.dash), one.name));
@@ -108,9 +117,9 @@
       const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -1e9, End: 1e9 }[event.key];
       if (step === undefined) return;
       event.preventDefault();
-      const start = u.cursor.idx == null ? (step > 0 ? -1 : data.starts.length) : u.cursor.idx;
+      const start = binAt(u) ?? (step > 0 ? -1 : data.starts.length);
       const index = Math.min(data.starts.length - 1, Math.max(0, start + step));
-      u.setCursor({ left: u.valToPos(data.starts[index], "x"), top: 10 });
+      u.setCursor({ left: u.valToPos((instants[index] + instants[index + 1]) / 2, "x"), top: 10 });
       document.getElementById("readout").textContent =
         `${number(data.starts[index], 2)} s: ` + words(index).map(([one, said]) => `${one.name} ${said}`).join(", ");
     });
