@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import logging
 import os
 import signal
 import sys
@@ -22,7 +23,7 @@ from harness.ledger.reader import CALLS, MANIFEST
 from harness.live.pipes import LineReader, LineWriter
 from harness.live.requests import target_of, tokens_of
 from harness.live.trial import PARENT_GONE, LiveTrial
-from harness.live.users import TenantTask, fire_request, start_users, user_classes
+from harness.live.users import fire_request, start_users, tasks_of, user_classes
 from harness.profile.errors import ProfileError
 from harness.profile.loader import from_document
 from harness.profile.model import Profile
@@ -104,9 +105,9 @@ def _prepare(folder: Path, environment: Mapping[str, str]) -> tuple[LiveTrial, A
         )
     except OSError as error:
         raise CannotBegin(f"{folder / CALLS}: {error.strerror}; the ledger cannot be written") from None
-    tasks = [TenantTask(tenant) for tenant in trial.tenants]
-    trial.on_finished = lambda tenant: tasks[tenant.caller.index].finished.set()
-    return trial, start_users(user_classes(tasks), events)
+    tasks = tasks_of(trial)
+    logging.getLogger("locust").setLevel(logging.ERROR)  # its advice is about ramps, which there are none of here
+    return trial, start_users(user_classes(list(manifest.profile.tenants), tasks.__getitem__), events)
 
 
 def _drive(trial: LiveTrial, runner: Any) -> int:

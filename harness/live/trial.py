@@ -10,7 +10,7 @@ import resource
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic_ns, process_time_ns
 from typing import Any
 
 import gevent
@@ -75,6 +75,7 @@ class LiveTrial:
         self.recorded_calls = 0
         self.finished = Event()
         self.on_finished: Callable[[LiveTenant], None] | None = None
+        self._cpu_ns = process_time_ns()
         self._begun = False
         self._ending = False
         self._on_call = on_call
@@ -107,6 +108,7 @@ class LiveTrial:
             return
         self._begun = True
         self.epoch_ns = epoch_monotonic_ns
+        self._cpu_ns = process_time_ns()
         self.scheduler.at(epoch_monotonic_ns + self.profile.duration + self.profile.drain, self._drained)
         self.scheduler.every(FLUSH_NS, self.flush)
         self.scheduler.every(SWEEP_NS, self._network.close_stale)
@@ -193,7 +195,13 @@ class LiveTrial:
         }
 
     def done(self) -> dict[str, Any]:
-        event = {"event": "done", "reason": self.reason, "at_ns": self.now_ns(), "calls": self.recorded_calls}
+        event = {
+            "event": "done",
+            "reason": self.reason,
+            "at_ns": self.now_ns(),
+            "calls": self.recorded_calls,
+            "cpu_ns": process_time_ns() - self._cpu_ns,
+        }
         return event | {"error": self.error} if self.error else event
 
     def _end_with(self, reason: str) -> None:

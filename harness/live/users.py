@@ -1,11 +1,13 @@
 """Tenants as Locust users: a class a tenant with one user (`fixed_count = 1`), whose task is the tenant's schedule.
 
 Plain Locust underneath: its request event is fired for every call that was to be sent, under the tenant's name, so
-that its own statistics, listeners and web page work. They are for looking at; the ledger is the record.
+that its own statistics, listeners and web page work. They are for looking at; the ledger is the record. Locust's
+spawning is quadratic in the number of classes, so that from `MOST_USERS` tenants on several share a user.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gevent
@@ -19,36 +21,55 @@ from harness.ledger.call import Call
 from harness.ledger.outcomes import SERVED
 from harness.live.requests import DEFAULT_METHOD
 from harness.live.tenants import LiveTenant
-from harness.live.trial import OnCall
+from harness.live.trial import LiveTrial, OnCall
+
+MOST_USERS = 500
 
 
-class TenantTask:
-    """What a tenant's user does: waits until its tenant is finished and drained; if it is stopped, so is the tenant."""
+class UserTask:
+    """What a user does: waits until its tenants are finished and drained. If it is stopped, so are they."""
 
-    def __init__(self, tenant: LiveTenant) -> None:
-        self.tenant = tenant
-        self.finished = Event()
+    def __init__(self, tenants: list[LiveTenant]) -> None:
+        self._tenants = tenants
+        self._left = len(tenants)
+        self._finished = Event()
+
+    def tenant_finished(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._finished.set()
 
     def run(self) -> None:
         try:
-            self.finished.wait()
+            self._finished.wait()
         finally:
-            self.tenant.stop()
+            for tenant in self._tenants:
+                tenant.stop()
 
 
-def user_classes(tasks: list[TenantTask]) -> list[type[Any]]:
-    """A Locust user class a tenant, with names that are identifiers and unique whatever the tenants are called."""
-    return [_user_class(index, task) for index, task in enumerate(tasks)]
+def tasks_of(trial: LiveTrial) -> list[UserTask]:
+    """A task for each user: tenants are dealt to users in turn."""
+    users = min(MOST_USERS, len(trial.tenants))
+    tasks = [UserTask(trial.tenants[place::users]) for place in range(users)]
+    trial.on_finished = lambda tenant: tasks[tenant.caller.index % users].tenant_finished()
+    return tasks
 
 
-def _user_class(index: int, task: TenantTask) -> type[Any]:
+def user_classes(tenants: list[str], task_of: Callable[[int], UserTask]) -> list[type[Any]]:
+    """A Locust user class for each of the first tenants. task_of: asked when a user starts, with its place."""
+    return [_user_class(place, name, task_of) for place, name in enumerate(tenants[:MOST_USERS])]
+
+
+def _user_class(place: int, tenant: str, task_of: Callable[[int], UserTask]) -> type[Any]:
+    """Its name is an identifier and unique, whatever the tenant is called."""
+
     def follow_schedule(_: Any) -> None:
-        task.run()
+        task_of(place).run()
         raise StopUser
 
-    readable = "".join(char if char.isascii() and char.isalnum() else "_" for char in task.tenant.name)[:40]
-    body = {"fixed_count": 1, "tasks": [follow_schedule], "abstract": False, "__doc__": f"Tenant {task.tenant.name!r}."}
-    made: type[Any] = type(User)(f"Tenant{index}_{readable}", (User,), body)
+    readable = "".join(char if char.isascii() and char.isalnum() else "_" for char in tenant)[:40]
+    body = {"fixed_count": 1, "tasks": [follow_schedule], "abstract": False, "__module__": __name__}
+    made: type[Any] = type(User)(f"Tenant{place}_{readable}", (User,), body)
     return made
 
 
@@ -76,7 +97,7 @@ def start_users(classes: list[type[Any]], events: Events) -> Any:
     runner = environment.create_local_runner()
     spawned = Event()
     events.spawning_complete.add_listener(lambda user_count: spawned.set())
-    runner.start(user_count=len(classes), spawn_rate=max(100, len(classes)))
+    runner.start(user_count=len(classes), spawn_rate=len(classes))
     spawned.wait()
     gevent.sleep(0)
     return runner
