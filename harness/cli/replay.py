@@ -360,7 +360,8 @@ def _show(prepared: Prepared, services: Sequence[str], replans: ReplanOption | N
     if len(prepared.tenants) > _SHOWN_TENANTS:
         console.print(f"and {len(prepared.tenants) - _SHOWN_TENANTS} tenants more")
     worst = document.worst_rate_per_s(prepared, replans)
-    notes = [f"busiest second {prepared.peak_per_s:,} calls; {worst:,} if every call of the runaway fails"]
+    amplified = f"; {worst:,} if every call of the runaway fails" if worst > prepared.peak_per_s else ""
+    notes = [f"busiest   {prepared.peak_per_s:,} calls in one second{amplified}"]
     for line in [*notes, *(f"service   {text}" for text in services)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

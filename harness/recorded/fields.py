@@ -116,15 +116,16 @@ def _segment(path: Any, place: int) -> str | None:
 
 
 def tenant_name(value: Any) -> str:
-    """A name that prints on one line, of at most 200 characters; two different values never share one by cutting."""
+    """A name that prints on one line, of at most 200 characters. One that had to be escaped or cut ends in `~` and a
+    digest of the whole, so that two hostile names never become one. Blanks around a name do not count."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return NO_TENANT
     text = str(value).strip()
     if text in ("", "-"):
         return NO_TENANT
-    shown = printable(text, 10 * MAX_NAME)
-    if len(shown) <= MAX_NAME:
-        return shown
+    if len(text) <= MAX_NAME and text.isprintable():
+        return text
+    shown = printable(text, MAX_NAME)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{shown[: MAX_NAME - 17]}~{digest}"
 

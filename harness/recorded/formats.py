@@ -45,8 +45,8 @@ class Format:
 
 
 def decode(line: bytes) -> str:
-    """UTF-8; bytes that are not stay apart from each other as `\\xff`, so that two odd names remain two."""
-    return line.decode("utf-8", "backslashreplace")
+    """UTF-8; bytes that are not become lone surrogates, so that two odd names remain two (fields.tenant_name)."""
+    return line.decode("utf-8", "surrogateescape")
 
 
 def json_lines() -> Format:
