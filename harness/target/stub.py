@@ -27,7 +27,7 @@ from stub_service.config import SharedServiceConfig, to_json
 
 READY_S = 20.0
 _STOP_S = 5.0
-_DYING_S = 0.2
+_DYING_S = 2.0
 _KEPT_LINES = 40
 _KEPT_CHARS = 500
 
@@ -109,7 +109,11 @@ class StubProcess:
             thread = threading.Thread(target=read, args=(stream,), daemon=True)
             thread.start()
             self._readers.append(thread)
-        if not self._ready.wait(READY_S) or not self.port:
+        heard = self._ready.wait(READY_S)
+        if not self.port:
+            if heard:  # its standard output ended, so the child is ending, too
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._child.wait(_STOP_S)
             raise TargetUnusable(f"the stub {self._end_of_child() or f'was not ready within {READY_S:.0f} s'}")
 
     def set_epoch(self, monotonic_ns: int) -> None:
