@@ -93,8 +93,14 @@ class LiveTenant:
             self._planned_ns = NEVER
             # One at a time: a recording that turns out to be broken must not take those before it along.
             caller, by_ns = self.caller, now_ns - trial.epoch_ns
-            while not self._stopped and (due := caller.next_ns) <= by_ns:
-                self._start(caller.take_replan() if caller.next_replan_ns == due else caller.take_arrival())
+            while not self._stopped:
+                replan_ns, arrival_ns = caller.next_replan_ns, caller.next_arrival_ns
+                if replan_ns <= arrival_ns and replan_ns <= by_ns:
+                    self._start(caller.take_replan())
+                elif arrival_ns <= by_ns:
+                    self._start(caller.take_arrival())
+                else:
+                    break
             self._plan()
             self._see_whether_finished()
         except Exception as error:
@@ -164,7 +170,8 @@ class LiveTenant:
         self._count(outcome)
         if not self._stopped:
             self.caller.on_outcome(call)
-            self._plan()
+            if self.caller.next_replan_ns < self._planned_ns:
+                self._plan()
         self._trial.record(call, size)
         self._see_whether_finished()
 

@@ -33,6 +33,8 @@ class UserTask:
         self._tenants = tenants
         self._left = len(tenants)
         self._finished = Event()
+        if not tenants:
+            self._finished.set()
 
     def tenant_finished(self) -> None:
         self._left -= 1
