@@ -202,7 +202,7 @@ def _write(
     records = transform.amplify(records, plan.amplify, spread_ns, duration_ns, rng, account)
     if runaway is not None:
         records = heapq.merge(records, _runaway(runaway, account), key=_due)
-    peak, runaway_peak = _write_files(records, names, folder, hidden, runaway.tenant if runaway else None)
+    peaks = _write_files(records, names, folder, hidden, runaway.tenant if runaway else None)
 
     recorded, refused = _of_names(counts.calls, kept, rest), _of_names(counts.refused, kept, rest)
     added = Counter({name: recorded[name] * (factor - 1) for name, factor in plan.amplify.items()})
@@ -211,7 +211,7 @@ def _write(
         added[runaway.tenant] += account.runaway
         runaway = replace(runaway, tenant=shown[runaway.tenant])
     tenants = tuple(PlannedTenant(shown[n], recorded[n], added[n], refused[n]) for n in names)
-    return Prepared(tenants, duration_ns, begin_ns, peak, runaway_peak, account, runaway)
+    return Prepared(tenants, duration_ns, begin_ns, *_per_s(peaks, duration_ns), account, runaway)
 
 
 def _write_files(
@@ -233,6 +233,12 @@ def _write_files(
         writer.add(places[record.tenant], Arrival(record.t_ns, record.cost, record.method, path))
     writer.close()
     return peak.most, runaway_peak.most
+
+
+def _per_s(peaks: tuple[int, int], duration_ns: int) -> tuple[int, int]:
+    """Calls within a second as rates: a trial shorter than a second sends as fast as if it went on for one."""
+    short_ns = min(NS_PER_S, duration_ns)
+    return -(-peaks[0] * NS_PER_S // short_ns), -(-peaks[1] * NS_PER_S // short_ns)
 
 
 def _of_names(counts: Counter[str], kept: Sequence[str], rest: str) -> Counter[str]:

@@ -205,7 +205,7 @@ def test_without_a_runaway_nothing_is_compared(tmp_path):
 def test_a_service_is_sized_from_what_the_calls_of_the_window_take(tmp_path):
     found = prepared(tmp_path, runaway=Runaway("a", Fraction(500), 5 * S, 6 * S))
     sizing = size(found, source(tmp_path), "calm", Fraction("1.3"), ServiceOption("shared_fifo", 200_000_000))
-    assert (sizing.workers, sizing.calls, sizing.busy) == (4, 61, 61 * 0.2 / 5)
+    assert (sizing.workers, sizing.calls, sizing.busy) == (4, 61, 2.44)
     assert str(sizing) == (
         "4 workers: the 61 calls of calm keep 2.4 busy on average (2.6 in the busiest second), times 1.3"
     )
