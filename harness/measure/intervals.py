@@ -52,8 +52,11 @@ def t_of(confidence: float, freedom: int) -> float:
     )
 
 
-def wilson(hits: int, n: int, z: float) -> Interval:
-    """Wilson's interval of hits / n. Without samples: everything is possible, [0, 1] around 0."""
+def wilson(hits: float, n: float, z: float) -> Interval:
+    """Wilson's interval of hits / n. Without samples everything is possible: [0, 1] around 0.
+
+    Fractions of a call occur only where a sample is scaled in thought (`factor_to_decide`).
+    """
     if n == 0:
         return Interval(0.0, 0.0, 1.0)
     p, z2 = hits / n, z * z
@@ -63,7 +66,7 @@ def wilson(hits: int, n: int, z: float) -> Interval:
     return Interval(p, 0.0 if hits == 0 else max(0.0, middle - half), 1.0 if hits == n else min(1.0, middle + half))
 
 
-def newcombe(hits1: int, n1: int, hits2: int, n2: int, z: float) -> Interval:
+def newcombe(hits1: float, n1: float, hits2: float, n2: float, z: float) -> Interval:
     """Newcombe's interval of hits1 / n1 - hits2 / n2."""
     one, two = wilson(hits1, n1, z), wilson(hits2, n2, z)
     d = one.estimate - two.estimate
@@ -84,7 +87,7 @@ def factor_to_decide(hits1: int, n1: int, hits2: int, n2: int, margin: float, z:
     """
 
     def decided(k: float) -> bool:
-        interval = newcombe(round(hits1 * k), round(n1 * k), round(hits2 * k), round(n2 * k), z)
+        interval = newcombe(hits1 * k, n1 * k, hits2 * k, n2 * k, z)
         return interval.high < margin or interval.low > margin
 
     k = 1.0

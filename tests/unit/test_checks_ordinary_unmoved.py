@@ -1,0 +1,218 @@
+"""fairness.ordinary_unmoved on ledgers small enough to know the right verdict of."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.checks.judge import judge_one
+from harness.checks.ordinary_unmoved import NAME
+from harness.checks.verdict import Word
+from tests.unit.ledgers import steady, written
+
+CALM, BURST = (0, 40), (40, 80)
+
+
+def calls(n_calm=400, n_burst=400, lost=0, wait_ms=1, **told):
+    """Calm without a loss; in the burst, `lost` calls evenly refused, the others after a wait."""
+    rows = steady(n_calm, *CALM, **told) + steady(n_burst, *BURST, **{"queue_wait_ns": wait_ms * 1_000_000, **told})
+    for i in range(lost):
+        row = rows[n_calm + i * n_burst // lost]
+        row.update(outcome="throttled", status=429, done_ns=row["due_ns"])
+        del row["queue_wait_ns"], row["service_ns"]
+    return rows
+
+
+def judged(tmp_path, tenants, params=None, **options):
+    return judge_one(written(tmp_path / "trial", tenants, **options), NAME, params or {})
+
+
+def finding(verdict, subject, quantity):
+    return next(f for f in verdict.findings if (f.subject, f.quantity) == (subject, quantity))
+
+
+def test_nothing_lost_and_no_wait_passes_and_says_how_near(tmp_path):
+    verdict = judged(tmp_path, {"A": calls(), "B": calls()})
+    assert verdict.word is Word.PASS
+    assert verdict.sentence == (
+        "The burst moved no ordinary tenant: 2 judged one by one and together; nearest to its bound, A, "
+        "served share down by 0.00 points (interval -0.69 to 0.67; allowed 1)."
+    )
+    assert len(verdict.findings) == 9
+    assert verdict.witnesses == ()
+
+
+def test_refusals_fail_with_witnesses(tmp_path):
+    verdict = judged(tmp_path, {"A": calls(), "B": calls(lost=40)})
+    assert verdict.word is Word.FAIL
+    assert verdict.sentence.startswith("The burst moved B: served share down by 10.00 points (interval 7.")
+    assert finding(verdict, "A", "served share down").word is Word.PASS
+    assert finding(verdict, "B", "refusals up").word is Word.FAIL
+    assert verdict.witnesses[:3] == ("1.400", "1.410", "1.420")
+    assert len(verdict.witnesses) == 20
+
+
+def test_a_longer_wait_fails_by_half_a_service_time(tmp_path):
+    over = judged(tmp_path, {"A": calls(wait_ms=102)})
+    assert (over.word, over.bound, over.unit) == (Word.FAIL, 100.0, "ms")
+    assert over.sentence == "The burst moved A: mean wait up by 101 ms (interval 101 to 101; allowed 100)."
+    under = judged(tmp_path / "under", {"A": calls(wait_ms=90)}) if (tmp_path / "under").mkdir() is None else None
+    assert under.word is Word.PASS
+
+
+def test_the_margin_of_the_wait_is_a_parameter(tmp_path):
+    assert judged(tmp_path, {"A": calls(wait_ms=90)}, {"wait_up": "50ms"}).word is Word.FAIL
+
+
+def test_getting_better_is_no_harm(tmp_path):
+    rows = steady(400, *CALM, queue_wait_ns=90_000_000) + steady(400, *BURST)
+    assert judged(tmp_path, {"A": rows}).word is Word.PASS
+
+
+def test_one_loss_in_400_is_inconclusive_and_says_what_to_add(tmp_path):
+    verdict = judged(tmp_path, {"A": calls(lost=1)})
+    assert verdict.word is Word.INCONCLUSIVE
+    assert verdict.sentence.startswith("Cannot tell whether the burst moved A: served share down by 0.25 points")
+    assert verdict.add == (
+        "if the change stays, 560 calls in the burst and 546 in calm would tell: scale rates and workers together by "
+        "1.4, or lengthen calm and burst by as much"
+    )
+
+
+def test_abandoned_calls_waited_their_whole_patience(tmp_path):
+    rows = calls()
+    for row in rows[400::100]:
+        row.update(outcome="abandoned", reason="patience", done_ns=row["due_ns"] + 1, queue_wait_ns=5)
+    verdict = judged(tmp_path, {"A": rows}, {"served_down_pp": 50.0}, profile={"patience": "20s"})
+    assert finding(verdict, "A", "mean wait up").measured == pytest.approx(200, rel=0.01)
+    assert verdict.word is not Word.PASS
+
+
+@pytest.mark.parametrize("outcome", ["failed", "open", "dropped"])
+def test_whatever_is_not_served_counts_as_lost(tmp_path, outcome):
+    rows = calls()
+    for row in rows[400::10]:
+        row.update(outcome=outcome)
+    verdict = judged(tmp_path, {"A": rows})
+    assert (verdict.word, finding(verdict, "A", "served share down").measured) == (Word.FAIL, 10)
+
+
+def test_what_its_own_budget_held_back_is_not_the_services_doing(tmp_path):
+    rows = calls(n_burst=800)
+    for row in rows[400::2]:
+        row.update(outcome="held_back", attempt=0)
+    assert judged(tmp_path, {"A": rows}).word is Word.PASS
+
+
+def test_replans_are_not_judged(tmp_path):
+    rows = calls() + [
+        {**row, "outcome": "throttled", "status": 429, "round": 1, "parent": "0.0"} for row in steady(400, *BURST)
+    ]
+    verdict = judged(tmp_path, {"A": rows})
+    assert (verdict.word, verdict.samples) == (Word.PASS, 790)
+
+
+def test_tenants_with_too_few_calls_are_listed_as_not_judged(tmp_path):
+    verdict = judged(tmp_path, {"A": calls(), "B": calls(200, 200), "C": calls(3, 2), "D": []})
+    assert verdict.word is Word.PASS
+    assert verdict.sentence.endswith("(not judged, too few calls: B, C, D).")
+    row = finding(verdict, "B", "served share down")
+    assert row.word is Word.INCONCLUSIVE
+    assert row.note == "not judged: 195 calls in calm and 200 in the burst; 50 and 268 are needed"
+
+
+def test_too_few_calls_to_pass_may_be_enough_to_fail(tmp_path):
+    verdict = judged(tmp_path, {"A": calls(), "B": calls(100, 100, lost=50)})
+    assert verdict.word is Word.FAIL
+    assert finding(verdict, "B", "served share down").word is Word.FAIL
+
+
+def test_a_single_refusal_of_a_tiny_tenant_fails_nobody(tmp_path):
+    """All together have lost 1 %, which is the margin."""
+    assert judged(tmp_path, {"A": calls(), "B": calls(4, 4, lost=4)}).word is Word.INCONCLUSIVE
+
+
+def test_none_that_can_be_judged_is_inconclusive_even_if_all_together_are_many(tmp_path):
+    verdict = judged(tmp_path, {f"t{i}": calls(60, 60) for i in range(10)})
+    assert verdict.word is Word.INCONCLUSIVE
+    assert verdict.sentence == (
+        "No ordinary tenant has enough calls to be judged (not judged, too few calls: t0, t1, t2, t3, t4 and 5 more)."
+    )
+
+
+def test_small_tenants_that_are_hurt_together_fail_pooled(tmp_path):
+    verdict = judged(tmp_path, {f"t{i}": calls(60, 60, lost=6) for i in range(10)})
+    assert (verdict.word, verdict.witnesses != ()) == (Word.FAIL, True)
+    assert "moved all ordinary tenants" in verdict.sentence
+
+
+def test_a_calm_that_is_itself_overloaded_passes_nobody(tmp_path):
+    rows = calls()
+    for row in rows[0:800:10]:
+        row.update(outcome="throttled", status=429)
+    verdict = judged(tmp_path, {"A": rows}, {"served_down_pp": 20.0, "refusals_up_pp": 20.0})
+    assert verdict.word is Word.INCONCLUSIVE
+    assert verdict.add.startswith("only 90.0% served in calm already")
+
+
+@pytest.mark.parametrize(
+    ("profile", "add"),
+    [
+        ({"phases": {}}, "give the profile `phases: {calm, burst}`"),
+        ({"phases": {"burst": ["40s", "80s"]}}, "give the profile `phases: {calm, burst}`"),
+        ({"ordinary": []}, "name those that must not be hurt under `ordinary:`"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path, profile, add):
+    verdict = judged(tmp_path, {"A": calls()}, profile=profile)
+    assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, add)
+
+
+def test_no_calls_at_all_is_inconclusive(tmp_path):
+    assert judged(tmp_path, {"A": []}).word is Word.INCONCLUSIVE
+
+
+def test_without_queue_waits_the_latency_from_due_is_judged(tmp_path):
+    rows = calls(wait_ms=150)
+    for row in rows:
+        row["queue_wait_ns"] = -1
+    verdict = judged(tmp_path, {"A": rows})
+    assert verdict.word is Word.FAIL
+    assert finding(verdict, "A", "mean wait up").note.startswith("latency from due")
+    assert finding(verdict, "A", "mean wait up").measured == pytest.approx(149)
+
+
+def test_without_queue_waits_and_service_times_there_is_no_margin_unless_given(tmp_path):
+    rows = calls()
+    for row in rows:
+        del row["queue_wait_ns"], row["service_ns"]
+    trial = written(tmp_path / "trial", {"A": rows})
+    verdict = judge_one(trial, NAME, {})
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "give `wait_up`" in verdict.add
+    assert judge_one(trial, NAME, {"wait_up": "100ms"}).word is Word.PASS
+
+
+def test_a_url_target_is_not_judged_by_the_service_of_the_profile(tmp_path):
+    service = {"workers": 1, "service_time": "2s", "admission": {"policy": "shared_fifo", "queue": 1}}
+    assert judged(tmp_path, {"A": calls(wait_ms=150)}, profile={"service": service}).word is Word.FAIL
+
+
+def test_a_queue_that_the_service_does_not_own_up_to_never_passes(tmp_path):
+    rows = calls()
+    for row in rows[400:]:
+        row["done_ns"] += 500_000_000
+    verdict = judged(tmp_path, {"A": rows})
+    assert verdict.word is Word.INCONCLUSIVE
+    assert verdict.add.startswith("calls take longer than the queue wait and service time that the service tells")
+
+
+def test_a_cold_start_of_calm_is_left_out(tmp_path):
+    rows = calls(wait_ms=102)
+    for row in rows[:10]:
+        row["queue_wait_ns"] = 30_000_000_000
+    assert judged(tmp_path, {"A": rows}).word is Word.FAIL
+
+
+def test_same_ledger_same_verdict(tmp_path):
+    trial = written(tmp_path / "trial", {"A": calls(lost=7)})
+    assert judge_one(trial, NAME, {}) == judge_one(trial, NAME, {})
