@@ -19,7 +19,7 @@ WAIT_NOTE = (
 )
 COUNT_NOTE = (
     "due = offered + held back + dropped. served %: of offered calls, without those still open at the end. "
-    "re-plans: calls that follow a failure; re-plan %: of all due."
+    "re-plans: calls that follow a failure; their %: of all due."
 )
 
 
@@ -38,8 +38,8 @@ class Column:
         return self.always or self.any_of is None or any(self.any_of(row) for row in rows)
 
 
-def _counted(title: str, about: str, value: Callable[[Row], int], always: bool) -> Column:
-    return Column("", title, about, lambda row: count(value(row)), always, value)
+def _counted(title: str, about: str, value: Callable[[Row], int], always: bool, group: str = "") -> Column:
+    return Column(group, title, about, lambda row: count(value(row)), always, value)
 
 
 def _share(group: str, about: str, share: Callable[[Row], float | None]) -> Column:
@@ -62,7 +62,7 @@ _WHICH = {"mean": "mean", "p50": "median", "p95": "95th percentile of", "p99": "
 COUNTS: tuple[Column, ...] = (
     Column("", "due", "wanted by the tenant", lambda r: count(r.due), False, lambda r: r.due - r.offered),
     _counted("offered", "calls that were sent", lambda r: r.offered, True),
-    _counted("served", "calls that were answered as asked", lambda r: r.served, True),
+    _counted("calls", "answered as asked", lambda r: r.served, True, "served"),
     _share("served", "served, of offered without those still open", lambda r: r.served_share),
     _counted("refused", "turned away at admission without having started", lambda r: r.refused, True),
     _counted("aband.", "abandoned: the caller's patience ran out", lambda r: r.abandoned, True),
@@ -71,8 +71,8 @@ COUNTS: tuple[Column, ...] = (
     _counted("open", "unfinished at the drain limit", lambda r: r.open, False),
     _counted("dropped", "could not be sent by the generator", lambda r: r.dropped, False),
     _counted("held", "held back by the caller's own budget", lambda r: r.held_back, False),
-    _counted("re-plans", "calls that follow a failure", lambda r: r.replans, True),
-    _share("re-pl.", "calls that follow a failure, of all due", lambda r: r.replan_share),
+    _counted("calls", "calls that follow a failure", lambda r: r.replans, True, "re-plans"),
+    _share("re-plans", "calls that follow a failure, of all due", lambda r: r.replan_share),
 )
 
 _WAIT = "queue wait of served calls"

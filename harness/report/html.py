@@ -1,7 +1,7 @@
 """The report as one HTML file that opens offline: verdict first, then who got what, over time, and the witnesses.
 
 Nothing is fetched: style, scripts and data are in the file, and its content security policy allows no other (by
-hash, so that no foreign text can ever run). Charts are drawn by uPlot (assets/, docs/decisions/). Without JavaScript
+hash, so that no foreign text can ever run). Charts are drawn by uPlot (assets/, docs/decisions/0002-charts.md). Without JavaScript
 everything but the charts is there.
 """
 

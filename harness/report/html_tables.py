@@ -95,13 +95,12 @@ def _two_line_head(shown: Sequence[columns.Column]) -> str:
     place = 0
     while place < len(shown):
         column = shown[place]
-        if not column.group or column.title == "%":
-            title = f"{column.group} {column.title}".strip()
-            upper.append(f'<th rowspan="2" class="n" title="{esc(column.about)}">{esc(title)}</th>')
+        if not column.group:
+            upper.append(f'<th rowspan="2" class="n" title="{esc(column.about)}">{esc(column.title)}</th>')
             place += 1
             continue
         members = [c for c in shown[place:] if c.group == column.group]
-        unit = f"{esc(column.group)} <small>ms</small>"
+        unit = esc(column.group) + (" <small>ms</small>" if column in columns.TIMES else "")
         upper.append(f'<th colspan="{len(members)}" class="group">{unit}</th>')
         lower += [f'<th class="n" title="{esc(c.about)}">{esc(c.title)}</th>' for c in members]
         place += len(members)

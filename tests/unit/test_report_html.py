@@ -1,0 +1,212 @@
+"""The HTML and JSON reports without a browser: escaping, policy, size, stable keys."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.checks.verdict import Finding, Verdict, Word
+from harness.ledger.reader import LedgerError
+from harness.report import write_html, write_reports
+from harness.report.html import json_in_script, page
+from harness.report.html_parts import MOST_FINDINGS, esc
+from harness.report.json_report import report_json
+from harness.report.witnesses import witness_rows
+from tests.unit.report_trials import HOSTILE, call, manifest, profile, random_rows, story_trial, story_verdicts, write
+
+
+class Elements(HTMLParser):
+    """Every element and attribute, and the text outside scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.scripts: list[str] = []
+        self._within = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self._within = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._within:
+            self._within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._within:
+            self.scripts.append(data)
+        else:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def story_page(tmp_path: Path) -> Elements:
+    return Elements(page(story_trial(tmp_path), story_verdicts()))
+
+
+def test_verdict_comes_first_and_everything_is_there(tmp_path: Path) -> None:
+    elements = story_page(tmp_path)
+    sections = [attrs["id"] for tag, attrs in elements.seen if tag == "section"]
+    assert sections == ["verdicts", "hurt", "tenants", "time", "witnesses", "trial"]
+    text = elements.text
+    parts = ["✕ FAIL small, simulated", "A rule was broken", "fairness.ordinary_unmoved", "25 pp", "served share down",
+             "13.1 to 42.2", "trial.on_time", "Run it live.", "served in burst", "75.0", "latency"]  # fmt: skip
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_witnesses_are_linked_to_their_rows(tmp_path: Path) -> None:
+    seen = story_page(tmp_path).seen
+    targets = {attrs["id"] for _, attrs in seen if "id" in attrs}
+    links = [attrs["href"] or "" for tag, attrs in seen if tag == "a"]
+    assert links
+    assert {link[1:] for link in links} <= targets
+    assert sum(bool(re.match(r"#w\d", link)) for link in links) == 2  # 9.99 is no call of this trial: shown, not linked
+
+
+def test_nothing_is_fetched_and_only_our_scripts_may_run(tmp_path: Path) -> None:
+    text = page(story_trial(tmp_path), story_verdicts())
+    elements = Elements(text)
+    policy = next(a["content"] or "" for tag, a in elements.seen if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    for tag, kind in (("script", "script-src"), ("style", "style-src")):
+        bodies = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.S)
+        assert bodies
+        allowed = policy.split(kind)[1].split(";")[0]
+        for body in bodies:
+            digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in allowed
+    for tag, attrs in elements.seen:
+        assert tag not in ("iframe", "img", "object", "embed", "form", "base")
+        assert not any(name.startswith("on") or name == "style" for name in attrs)
+        assert (attrs.get("src") or attrs.get("href") or "#").startswith(("#", "data:"))
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    names = [*HOSTILE, "<!--<script>", '"><svg onload=x()>', "\u2028x", "&lt;b&gt;"]
+    rows = [call(i, n, 0, 5_000, reason=n, retry_after=n) for i, n in enumerate(names)]
+    head = manifest(profile(names, names, about=names[3]), variant=names[3], target={"kind": "url", "url": names[5]})
+    trial = write(tmp_path, rows, head)
+    findings = tuple(Finding(n, n, Word.FAIL, 1.0, 0.5, 1.5, 0.0, n, 1, n) for n in names)
+    ids = tuple(f"{i}.0" for i in range(len(names)))
+    verdicts = [Verdict(n, Word.FAIL, 1.0, 0.0, n, 1, n, (*ids, n), n, findings) for n in names]
+    text = page(trial, verdicts)
+    elements = Elements(text)
+    assert {tag for tag, _ in elements.seen}.isdisjoint({"img", "b", "iframe"})
+    assert sum(tag == "script" for tag, _ in elements.seen) == 3
+    for _, attrs in elements.seen:
+        assert not any(name.startswith("on") for name in attrs)
+    assert "</script><img src=x onerror=x()>" in elements.text
+    assert "&lt;b&gt;" in elements.text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text)
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert data
+    assert len(json.loads(data[1])["lines"]) == 8
+
+
+@given(st.recursive(st.text() | st.none() | st.integers(-(2**53), 2**53), lambda inner: st.lists(inner, max_size=4)))
+def test_json_in_a_script_element_cannot_leave_it(value: Any) -> None:
+    try:
+        text = json_in_script(value)
+    except orjson.JSONEncodeError:  # a lone surrogate: names are made safe before they come here
+        assert "\\ud" in json.dumps(value)
+        return
+    assert not re.search("[<>&\u2028\u2029]", text)
+    assert json.loads(text) == value
+
+
+@given(st.text())
+def test_escaped_text_is_only_text(text: str) -> None:
+    shown = esc(text)
+    assert not re.search("[<>\"']", shown)
+    assert Elements(f'<p title="{shown}">{shown}</p>').seen[0][0] == "p"
+
+
+def test_hundred_thousand_calls_stay_under_two_megabytes(tmp_path: Path) -> None:
+    names = [f"tenant-{i}" for i in range(50)]
+    rows = random_rows(1, names, 2_000)
+    assert len(rows) >= 100_000
+    trial = write(tmp_path, rows, manifest(profile(names, names[:40])))
+    findings = tuple(Finding(n, "served share down", Word.FAIL, 1.0, 0.5, 1.5, 0.0, "pp", 9) for n in names * 20)
+    ids = tuple(f"0.{i}" for i in range(20))
+    verdicts = [Verdict(f"check.{i}", Word.FAIL, 1.0, 0.0, "pp", 1, "So it is.", ids, "", findings) for i in range(8)]
+    begun = time.process_time()
+    paths = write_reports(trial, verdicts)
+    assert time.process_time() - begun < 60  # far from linear in calls times rows; no claim on speed
+    assert paths["html"].stat().st_size < 2_000_000
+    text = paths["html"].read_text("utf-8")
+    assert f"the first {MOST_FINDINGS} are shown" in text
+    assert "tenants with fewer calls share one row" in text
+
+
+def test_reports_are_written_beside_the_ledger(tmp_path: Path) -> None:
+    paths = write_reports(story_trial(tmp_path), story_verdicts())
+    assert {name: path.name for name, path in paths.items()} == {"html": "report.html", "json": "report.json"}
+    assert json.loads(paths["json"].read_bytes())["verdict"] == {
+        "word": "FAIL", "exit_code": 1, "sentence": "A rule was broken; the witnesses are named.",
+    }  # fmt: skip
+    again = tmp_path / "again.html"
+    write_html(story_trial(tmp_path), story_verdicts(), again)
+    assert again.read_bytes() == paths["html"].read_bytes()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    trial = story_trial(tmp_path)
+    with pytest.raises(LedgerError, match=r"no/report\.html: cannot be written \(No such file or directory\)"):
+        write_html(trial, [], tmp_path / "no" / "report.html")
+
+
+def test_json_keys_are_stable(tmp_path: Path) -> None:
+    document = report_json(story_trial(tmp_path), story_verdicts(), series=True)
+    assert list(document) == [
+        "schema", "trial_id", "created", "driver", "variant", "seed", "time_scale", "target", "profile", "verdict",
+        "verdicts", "calls", "rows", "not_observable", "series",
+    ]  # fmt: skip
+    assert list(document["rows"][0]) == [
+        "tenant", "kind", "ordinary", "phase", "due", "offered", "served", "refused", "abandoned", "failed",
+        "held_back", "dropped", "open", "other", "replans", "attempts", "outcomes", "wait", "wait_all", "latency",
+        "served_share", "replan_share",
+    ]  # fmt: skip
+    assert list(document["rows"][0]["wait"]) == [
+        "samples", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p95_firm", "p99_firm",
+    ]  # fmt: skip
+    assert [verdict["word"] for verdict in document["verdicts"]] == ["FAIL", "INCONCLUSIVE", "PASS"]
+    assert list(document["series"]) == ["width_s", "starts_s", "end_s", "lines"]
+    assert "series" not in report_json(story_trial(tmp_path), [])
+
+
+def test_json_has_no_nan(tmp_path: Path) -> None:
+    nan = float("nan")
+    findings = (Finding("a", "q", Word.FAIL, nan, float("inf"), -float("inf"), nan, "ms", 0),)
+    verdicts = [Verdict("c", Word.FAIL, nan, nan, "ms", 0, "s", findings=findings)]
+    document = report_json(story_trial(tmp_path), verdicts)
+    json.dumps(document, allow_nan=False)
+    assert document["verdicts"][0]["measured"] is None
+    assert "nan" in page(story_trial(tmp_path), verdicts)  # shown, and drawn nowhere: no crash
+
+
+def test_witness_rows_hold_every_attempt_and_ignore_what_is_no_call(tmp_path: Path) -> None:
+    rows = [call(0, "a", 3, 0, "failed"), call(0, "a", 3, 0, attempt=2), call(0, "a", 4, 9)]
+    trial = write(tmp_path, rows, manifest(profile(["a"], [])))
+    found = witness_rows(trial, ["0.3", "0.9", "x", "", "0.-1", "٣.٣", "1e9.2", "99999999999999.1", "0.4.1"])
+    assert {id_: [row["attempt"] for row in rows] for id_, rows in found.items()} == {"0.3": [1, 2], "0.4.1": [1]}
