@@ -1,0 +1,285 @@
+"""The checks of the trial itself, of refusals, budgets and re-plans, and the judging of all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import checks
+from harness.checks.judge import UnknownCheck, judge_all, judge_one
+from harness.checks.registry import CHECKS, Check
+from harness.checks.verdict import Verdict, Word, exit_code, worst
+from harness.ledger.reader import LedgerError
+from harness.profile.loader import from_document
+from harness.profile.model import Part
+from tests.conftest import FAIR, WORKED_EXAMPLE, with_values
+from tests.unit.ledgers import edited, manifest_edited, simulated, steady, without_decisions, written
+
+ON_TIME, CONSERVED = "trial.on_time", "trial.conserved"
+REFUSALS, REPLANS, BUDGET = "fairness.refusals_structured", "agent.replan_share", "agent.budget_at_source"
+
+
+def late(rows, from_i, by_ns):
+    for row in rows[from_i:]:
+        row["sent_ns"] = row["due_ns"] + by_ns
+    return rows
+
+
+# --- on time
+
+
+def test_on_time_passes_with_its_bound(tmp_path):
+    verdict = judge_one(written(tmp_path / "t", {"A": late(steady(1000, 0, 80), 0, 3_000_000)}), ON_TIME, {})
+    assert (verdict.word, verdict.measured, verdict.bound) == (Word.PASS, 3.0, 20.0)
+    assert verdict.sentence == "The harness kept its schedule: p99 lateness (trial) 3 ms, at most 20."
+
+
+@pytest.mark.parametrize("by_ms", [-25, 25])
+def test_two_calls_in_a_hundred_late_by_more_than_a_tenth_of_the_service_time_are_invalid(tmp_path, by_ms):
+    trial = written(tmp_path / "t", {"A": late(steady(1000, 0, 80), 980, by_ms * 1_000_000)})
+    verdict = judge_one(trial, ON_TIME, {})
+    assert (verdict.word, verdict.measured) == (Word.INVALID, 25.0)
+    assert verdict.sentence.startswith("The harness was late: p99 lateness (trial) 25 ms, at most 20")
+
+
+def test_a_late_phase_is_seen_though_the_trial_is_on_time_over_all(tmp_path):
+    rows = late(steady(20_000, 0, 40), 20_000, 0) + late(steady(150, 40, 80), 0, 50_000_000)
+    verdict = judge_one(written(tmp_path / "t", {"A": rows}), ON_TIME, {})
+    assert (verdict.word, verdict.sentence) == (
+        Word.INVALID,
+        "The harness was late: p99 lateness (burst) 50 ms, at most 20.",
+    )
+
+
+def test_a_stub_that_lags_is_invalid(tmp_path):
+    ended = {"reason": "completed", "at_ns": 1, "calls": 9, "stub_loop_lag": {"samples": 99, "p99_ns": 30_000_000}}
+    verdict = judge_one(written(tmp_path / "t", {"A": steady(500, 0, 80)}, ended=ended), ON_TIME, {})
+    assert (verdict.word, verdict.sentence) == (
+        Word.INVALID,
+        "The harness was late: p99 loop lag (stub) 30 ms, at most 20.",
+    )
+
+
+def test_calls_that_could_not_be_sent_are_invalid(tmp_path):
+    rows = steady(1000, 0, 80)
+    for row in rows[::100]:
+        row.update(outcome="dropped", attempt=0, sent_ns=-1)
+    verdict = judge_one(written(tmp_path / "t", {"A": rows}), ON_TIME, {})
+    assert verdict.word is Word.INVALID
+    assert judge_one(written(tmp_path / "t", {"A": rows}), ON_TIME, {"dropped": 0.02}).word is Word.PASS
+
+
+def test_without_a_service_time_there_is_no_bound_unless_given(tmp_path):
+    trial = written(tmp_path / "t", {"A": steady(500, 0, 80, service_ns=-1, queue_wait_ns=-1)})
+    assert (judge_one(trial, ON_TIME, {}).word, judge_one(trial, ON_TIME, {}).add != "") == (Word.INCONCLUSIVE, True)
+    assert judge_one(trial, ON_TIME, {"at_most": "5ms"}).word is Word.PASS
+    assert judge_one(written(tmp_path / "none", {"A": []}), ON_TIME, {}).word is Word.INCONCLUSIVE
+
+
+def test_bounds_shrink_with_the_trial(tmp_path):
+    rows = {"A": late(steady(1000, 0, 20), 0, 6_000_000)}
+    assert judge_one(written(tmp_path / "t", rows), ON_TIME, {"at_most": "20ms"}).word is Word.PASS
+    scaled = written(tmp_path / "t", rows, time_scale=0.25)
+    verdict = judge_one(scaled, ON_TIME, {"at_most": "20ms"})
+    assert (verdict.word, verdict.bound) == (Word.INVALID, 5.0)
+
+
+# --- conserved
+
+
+def test_conserved_says_what_it_counted(tmp_path):
+    trial = simulated(tmp_path / "t", {"duration": "20s", "phases": {}, "tenants.D.rate": "8/s"})
+    verdict = judge_one(trial, CONSERVED, {})
+    assert (verdict.word, verdict.sentence) == (
+        Word.PASS,
+        "All 640 calls are accounted for, each with one outcome, and the service's own evidence agrees.",
+    )
+    verdict = judge_one(without_decisions(trial), CONSERVED, {})
+    assert "the service's own evidence is not to be had" in verdict.sentence
+    verdict = judge_one(edited(trial, lambda rows: rows[1:]), CONSERVED, {})
+    assert (verdict.word, verdict.witnesses, verdict.measured) == (Word.INVALID, ("0.0",), 2)
+    assert verdict.sentence == (
+        "The ledger contradicts itself: 1 call(s) left no row; "
+        "not the planned calls: A, no phase: 160 planned, 159 in the ledger."
+    )
+
+
+def test_an_empty_trial_is_not_conserved_but_inconclusive(tmp_path):
+    trial = written(tmp_path / "t", {"A": []}, plan={"A": {}})
+    assert judge_one(trial, CONSERVED, {}).word is Word.INCONCLUSIVE
+
+
+# --- refusals
+
+
+def refused(n, **told):
+    row = {"outcome": "throttled", "status": 429, "retry_after": "2", "queue_wait_ns": -1, "service_ns": -1}
+    return steady(n, 0, 80, **{**row, "done_ns": 0, **told})
+
+
+def refusals(tmp_path, *parts, params=None):
+    rows = [row for part in parts for row in part]
+    for row in rows:
+        row["done_ns"] = row["due_ns"] + row.pop("after_ms", 1) * 1_000_000
+    return judge_one(written(tmp_path / "t", {"A": rows}), REFUSALS, params or {})
+
+
+def test_structured_refusals_pass(tmp_path):
+    verdict = refusals(
+        tmp_path, refused(60), refused(3, retry_after="Sun, 06 Nov 1994 08:49:37 GMT"), steady(50, 0, 80)
+    )
+    assert (verdict.word, verdict.samples) == (Word.PASS, 63)
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        ({"retry_after": "soon"}, "1 of 61 refusals without a readable Retry-After."),
+        ({"retry_after": None}, "1 of 61 refusals without a readable Retry-After."),
+        ({"untyped": True}, "1 of 61 refusals without a typed body."),
+        ({"status": 403}, "1 of 61 refusals refused with another status than 429."),
+        ({"status": 503, "outcome": "failed"}, "1 of 61 refusals answered with a 5xx."),
+        ({"status": 503}, "1 of 61 refusals answered with a 5xx."),
+    ],
+)
+def test_one_refusal_that_is_not_is_enough_to_fail(tmp_path, told, sentence):
+    verdict = refusals(tmp_path, refused(60), refused(1, **told))
+    assert verdict.word is Word.FAIL
+    assert verdict.sentence == f"Refusals are not what a caller can act on: {sentence}"
+    assert len(verdict.witnesses) == 1
+
+
+def test_slow_refusals_fail_from_one_in_twenty(tmp_path):
+    assert refusals(tmp_path, refused(190), refused(1, after_ms=900)).word is Word.PASS
+    assert refusals(tmp_path, refused(60), refused(3, after_ms=900)).word is Word.INCONCLUSIVE
+    failed = refusals(tmp_path, refused(60), refused(30, after_ms=900))
+    assert failed.word is Word.FAIL
+    assert failed.sentence.endswith("33.33% of 90 refusals given slowly.")
+    assert refusals(tmp_path, refused(60, after_ms=900), params={"within": "1s"}).word is Word.PASS
+
+
+def test_calls_without_an_answer_fail(tmp_path):
+    silent = steady(10, 0, 80, outcome="failed", status=-1, reason="connection_reset")
+    verdict = refusals(tmp_path, refused(60), silent)
+    assert (verdict.word, len(verdict.witnesses)) == (Word.FAIL, 10)
+
+
+@pytest.mark.parametrize("n", [0, 1, 51])
+def test_too_few_refusals_are_inconclusive(tmp_path, n):
+    verdict = refusals(tmp_path, refused(n), steady(50, 0, 80)) if n else refusals(tmp_path, steady(50, 0, 80))
+    assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, "load, until at least 52 calls are refused")
+
+
+def test_open_calls_are_a_hang_only_if_the_service_says_that_it_refused_them(tmp_path):
+    assert refusals(tmp_path, refused(60), steady(1, 0, 1, outcome="open", status=-1)).word is Word.INCONCLUSIVE
+    values = {"service.admission": FAIR, "duration": "30s", "phases": {}, "tenants.D.rate": "80/s", "drain": "0s"}
+    assert judge_one(simulated(tmp_path / "s", values), REFUSALS, {}).word is Word.PASS
+    verdict = judge_one(simulated(tmp_path / "h", values, defect="refusal_hangs"), REFUSALS, {})
+    assert verdict.word is Word.FAIL
+
+
+def test_expired_and_abandoned_calls_were_not_refused(tmp_path):
+    rows = steady(60, 0, 80, outcome="abandoned", status=504, reason="patience")
+    verdict = refusals(tmp_path, refused(60), rows, steady(9, 0, 9, outcome="expired", status=504))
+    assert (verdict.word, verdict.samples) == (Word.PASS, 60)
+
+
+# --- re-plans
+
+
+def replanning(tmp_path, params):
+    values = {"service.admission": FAIR, "duration": "60s", "phases": {"calm": ["0s", "30s"], "burst": ["30s", "60s"]}}
+    values["tenants.D.rate"] = ["8/s", {"from": "30s", "to": "60s", "rate": "40/s"}]
+    return judge_one(simulated(tmp_path / "t", values), REPLANS, params)
+
+
+def test_a_replan_share_alerts_and_does_not_fail_unless_told_to(tmp_path):
+    verdict = replanning(tmp_path, {})
+    assert verdict.word is Word.PASS
+    assert verdict.sentence.startswith("ALERT: 9")
+    assert verdict.sentence.endswith("0.0% in calm; over the alert threshold: D.")
+    assert verdict.witnesses[0].startswith("3.")
+    verdict = replanning(tmp_path, {"fail_over": 0.2})
+    assert (verdict.word, verdict.bound) == (Word.FAIL, 0.2)
+    assert [f.subject for f in verdict.findings if f.word is Word.FAIL] == ["D", "D"]
+
+
+def test_a_rise_alone_alerts(tmp_path):
+    assert replanning(tmp_path, {"alert_over": 1.0}).sentence.startswith("ALERT")
+    assert not replanning(tmp_path, {"alert_over": 1.0, "alert_rise": 1.0}).sentence.startswith("ALERT")
+
+
+def test_no_replans_is_reported_and_no_calls_is_inconclusive(tmp_path):
+    verdict = judge_one(written(tmp_path / "t", {"A": steady(100, 0, 80)}), REPLANS, {"fail_over": 0.0})
+    assert (verdict.word, verdict.sentence) == (
+        Word.PASS,
+        "No tenant re-plans much: at most 0.0% of calls follow a failure (A, the whole trial).",
+    )
+    assert judge_one(written(tmp_path / "t", {"A": []}), REPLANS, {}).word is Word.INCONCLUSIVE
+
+
+# --- judging
+
+
+def test_the_profiles_checks_are_judged_and_always_those_of_the_trial(tmp_path):
+    trial = written(tmp_path / "t", {"A": steady(99, 0, 80)}, {"checks": [{REPLANS: {"fail_over": 0.5}}, ON_TIME]})
+    assert [verdict.check for verdict in judge_all(trial)] == [REPLANS, ON_TIME, CONSERVED]
+    assert [verdict.check for verdict in judge_all(trial, [REFUSALS, REPLANS])] == [REFUSALS, REPLANS]
+    assert judge_all(trial, [REPLANS])[0].bound == 0.5
+
+
+def test_a_name_that_no_check_has(tmp_path):
+    trial = written(tmp_path / "t", {"A": steady(99, 0, 80)}, {"checks": ["fairness.ordinary_moved"]})
+    with pytest.raises(UnknownCheck, match=r"there is no check 'agent.replan': did you mean agent.replan_share\?"):
+        judge_all(trial, ["agent.replan"])
+    verdict = judge_all(trial)[0]
+    assert verdict.word is Word.INVALID
+    assert "did you mean fairness.ordinary_unmoved?" in verdict.sentence
+
+
+@pytest.mark.parametrize("params", [{"within": "fast"}, {"within": 5}, {"inside": "5s"}, {"breach": 7}])
+def test_parameters_that_are_not_valid_are_said_and_stop_nothing(tmp_path, params):
+    trial = written(tmp_path / "t", {"A": steady(99, 0, 80)}, {"checks": [{REFUSALS: params}, REPLANS]})
+    verdicts = judge_all(trial)
+    assert [verdict.word for verdict in verdicts[:2]] == [Word.INVALID, Word.PASS]
+    assert "its parameters or the manifest's profile are not valid" in verdicts[0].sentence
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("by 0"), MemoryError(), LedgerError("gone"), RecursionError()])
+def test_a_check_that_breaks_is_invalid_and_stops_nothing(tmp_path, monkeypatch, error):
+    def breaks(trial, params):
+        raise error
+
+    monkeypatch.setitem(CHECKS, "x.breaks", Check("x.breaks", "", "", Part, breaks))
+    trial = written(tmp_path / "t", {"A": steady(99, 0, 80)}, {"checks": ["x.breaks", REPLANS]})
+    verdicts = judge_all(trial)
+    assert [verdict.word for verdict in verdicts[:2]] == [Word.INVALID, Word.PASS]
+    assert type(error).__name__ in verdicts[0].sentence
+
+
+def test_a_manifest_whose_profile_is_none_is_invalid_not_an_error(tmp_path):
+    trial = written(tmp_path / "t", {"A": steady(99, 0, 80)})
+    broken = manifest_edited(trial, lambda manifest: manifest["profile"].update(duration="soon", checks=3))
+    assert {verdict.word for verdict in judge_all(broken)} == {Word.INVALID}
+
+
+def test_the_loader_knows_the_checks_and_their_parameters():
+    document = with_values(WORKED_EXAMPLE, {"checks": [{REPLANS: {"fail_over": 0.2, "window": "10s"}}, REFUSALS]})
+    assert from_document(document, checks=checks.PARAMETERS).profile.checks[0].name == REPLANS
+    assert set(checks.PARAMETERS) == {
+        BUDGET, CONSERVED, ON_TIME, REFUSALS, REPLANS, "fairness.ordinary_unmoved",
+    }  # fmt: skip
+
+
+def test_every_check_says_what_it_judges_and_needs_and_names_itself():
+    for name, check in CHECKS.items():
+        assert check.name == name
+        assert check.judges
+        assert check.needs
+
+
+def test_the_worst_word_counts():
+    assert worst([Word.PASS, Word.INCONCLUSIVE, Word.FAIL]) is Word.FAIL
+    assert worst([Word.INVALID, Word.FAIL]) is Word.INVALID
+    assert worst([]) is Word.INCONCLUSIVE
+    assert [exit_code([word]) for word in (Word.PASS, Word.FAIL, Word.INCONCLUSIVE, Word.INVALID)] == [0, 1, 3, 4]
+    assert Verdict("x", Word.PASS, None, None, "", 0, "").findings == ()
