@@ -123,7 +123,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--to", "end", metavar="TIME", help="Leave out what is not earlier: a time, or a duration (1h)."),
     click.option("--squeeze-gaps", "squeeze_ns", type=DURATION, metavar="DURATION",
                  help="A silence longer than this, in the log's time, becomes this long."),
-    click.option("--top", type=click.IntRange(1, 500), metavar="N",
+    click.option("--top", type=click.IntRange(1, 499), metavar="N",
                  help="Keep the N busiest tenants, fold the others into one tenant 'rest'."),
     click.option("--spread/--no-spread", default=True, show_default=True,
                  help="Spread calls over the second that the log rounded them to (seeded)."),

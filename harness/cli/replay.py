@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import orjson
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from harness.profile.loader import Loaded
     from harness.trial import Judged
 
+ACCOUNT = "recorded.json"
+"""In the trial's folder: what became of every line of the log."""
 KEY_VARIABLE = "OVERLOAD_ANONYMISE_KEY"
 POLICIES = tuple(document.DEFAULT_QUEUE)
 _SHOWN_TENANTS = 20
@@ -178,10 +181,8 @@ def command(
     \b
     Examples:
       overload replay access.log --tenant remote_addr --top 20 --squeeze-gaps 5s --speed 10 --simulate
-      overload replay access.log --top 4 --runaway 198.18.0.7 --runaway-rate 200/s --policy shared_fifo
-            --policy fair_queues
-      overload replay code.csv chat.csv --tenant file --map time=TIMESTAMP,cost=GeneratedTokens --speed 30
-            --cost-base 20ms --cost-per-unit 1ms
+      overload replay access.log --top 4 --runaway 198.18.0.7 --runaway-rate 200/s --policy fair_queues
+      overload replay code.csv chat.csv --map time=TIMESTAMP,cost=GeneratedTokens --cost-per-unit 1ms
     """
     over = _runaway(runaway, runaway_rate, runaway_from, runaway_to, runaway_replans, runaway_cost)
     key = os.environ.get(KEY_VARIABLE, "").encode() or secrets.token_bytes(32)
@@ -208,7 +209,8 @@ def command(
         where = "simulator" if simulate else target
         if where == "stub":
             _refuse_over_limit(prepared, runaway_replans)
-        judged = [_run(_loaded(made, name), folder, where, reports) for made, _ in documents]
+        account = prepared_json(prepared)
+        judged = [_run(_loaded(made, name), folder, account, where, reports) for made, _ in documents]
         return _finish(prepared, judged, as_json)
 
 
@@ -280,13 +282,14 @@ def _loaded(made: dict[str, Any], name: str) -> Loaded:
     return from_document(made, origin=f"the replay of {printable(name, 80)}", checks=checks.PARAMETERS)
 
 
-def _run(loaded: Loaded, prepared_schedule: Path, target: str, reports: Path) -> Judged:
-    """One trial: its folder gets its own copy of the schedule first, so that it stays complete by itself."""
+def _run(loaded: Loaded, prepared_schedule: Path, account: dict[str, Any], target: str, reports: Path) -> Judged:
+    """One trial: its folder gets its own copy of schedule and account first, so that it stays complete by itself."""
     from harness import trial
     from harness.cli.output import live_progress, silent
 
     folder = trial.new_folder(reports, loaded.profile.name)
     shutil.copytree(prepared_schedule, folder / schedule.FOLDER)
+    (folder / ACCOUNT).write_bytes(orjson.dumps(account, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     quiet = target == trial.SIMULATOR
     with silent() if quiet else live_progress(loaded.profile, loaded.profile.name) as on_progress:
         return trial.run(loaded, folder, target, None, on_progress)

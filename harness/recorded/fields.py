@@ -49,7 +49,8 @@ def parse_map(text: str | None) -> dict[str, str]:
 def role_getter(role: str, roles: Mapping[str, str], sample: Mapping[str, Any]) -> Get | None:
     """How to find a role's value: the field that was named, else a usual name that the sample line has."""
     if role in roles:
-        return getter(roles[role].rpartition(":")[0] if _unit(roles[role]) else roles[role])
+        named = roles[role]
+        return getter(named.rpartition(":")[0] if role == "queue_time" and _unit(named) else named)
     by_lower = {str(name).lower(): str(name) for name in reversed(list(sample))}
     for usual in _USUAL.get(role, ()):
         if (name := by_lower.get(usual.lower())) is not None:

@@ -138,6 +138,12 @@ def windowed(
     account.check_broken(max_broken)
     if first is None:
         raise RecordedError(sources[0].name if sources else "", "no call in it", "is it the right file, and --format?")
+    if account.without_tenant == account.read:
+        raise RecordedError(
+            "--tenant",
+            f"'{printable(how.tenant or how.roles.get('tenant', ''))}' names nobody on any of {account.read:,} lines",
+            "choose another field: remote_addr, user, file, header:x-tenant, field:NAME or path:N",
+        )
     from_ns = _instant(begin, first.t_ns)
     to_ns = _instant(end, first.t_ns)
     if from_ns is not None and to_ns is not None and from_ns >= to_ns:

@@ -81,6 +81,7 @@ def test_a_trial_keeps_its_own_schedule(run, log, tmp_path):
     (folder,) = (tmp_path / "reports").iterdir()
     assert sorted(path.name for path in (folder / "schedule").iterdir()) == ["0000.jsonl", "0001.jsonl"]
     manifest = json.loads((folder / "manifest.json").read_text())
+    assert json.loads((folder / "recorded.json").read_text())["account"]["planned"] == 1980
     assert manifest["plan"] == {"shop": {"": 1800}, "agent": {"": 180}}
     assert len((folder / "calls.jsonl").read_text().splitlines()) == 1980
 

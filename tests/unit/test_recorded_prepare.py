@@ -171,6 +171,15 @@ def test_an_empty_window_is_an_error(tmp_path):
         prepared(tmp_path, begin=Bound(3600 * S, True))
 
 
+def test_a_choice_of_tenant_that_names_nobody_is_a_slip(tmp_path):
+    with pytest.raises(RecordedError) as caught:
+        prepared(tmp_path, reading=Reading(roles=parse_map("time=t"), tenant="field:whom"))
+    assert str(caught.value) == (
+        "--tenant: 'field:whom' names nobody on any of 122 lines; "
+        "choose another field: remote_addr, user, file, header:x-tenant, field:NAME or path:N"
+    )
+
+
 def test_the_document_has_phases_around_the_runaway(tmp_path):
     found = prepared(tmp_path, runaway=Runaway("a", Fraction(20), 3 * S, 6 * S), top=2)
     service = service_document(ServiceOption("fair_queues", 20_000_000), 4)

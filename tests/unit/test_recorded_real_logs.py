@@ -28,10 +28,10 @@ def opened(name):
     return Source(name, path.open("rb"), path.stat().st_size, path.stem)
 
 
-def web(folder, **plan):
+def web(folder, seed=1, **plan):
     log = opened("web_access_combined.log")
     with log.stream:
-        return prepare([log], Reading(tenant="remote_addr", spread_seed=1), Plan(**plan), folder)
+        return prepare([log], Reading(tenant="remote_addr", spread_seed=seed), Plan(seed=seed, **plan), folder)
 
 
 def test_the_web_log_is_84_bursts_of_a_minute(tmp_path):
