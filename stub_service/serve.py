@@ -117,7 +117,7 @@ def _prepare_process() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(2_000, 20, 100)
 
 
 def _say(event: dict[str, Any]) -> None:

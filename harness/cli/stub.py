@@ -1,0 +1,117 @@
+"""`overload stub`: the bundled service in the foreground, for curl, for another load tool, for an agent's runtime."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from harness.cli import options
+from harness.errors import BadInput
+from harness.profile.model import Profile
+from harness.simulate.service import shared_service
+from harness.target.stub import StubProcess
+from stub_service.defects.registry import DEFECTS
+
+_LOOK_S = 0.5
+_SHOWN_TENANTS = 10
+
+
+def _list_defects(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    for line in defect_lines():
+        click.echo(line)
+    ctx.exit(0)
+
+
+def defect_lines() -> list[str]:
+    """Every defect: its name, what is wrong, and which checks must catch it."""
+    lines = []
+    for name, defect in DEFECTS.items():
+        caught = "every check must PASS" if defect.healthy else f"caught by {', '.join(defect.caught_by)}"
+        lines.append(f"{name}: {defect.about} ({caught})")
+    return lines or ["no defects are registered"]
+
+
+@click.command()
+@options.profile_argument
+@click.option("--variant", metavar="NAME", help="A variant of the profile.")
+@options.set_option
+@options.time_scale_option
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any free one.")
+@options.defect_option
+@click.option(
+    "--evidence",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for decisions.jsonl (default: a temporary one).",
+)
+@click.option(
+    "--list-defects",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_defects,
+    help="Print the names that --defect takes, and exit.",
+)
+def command(
+    profile: Path,
+    variant: str | None,
+    sets: tuple[str, ...],
+    time_scale: float,
+    port: int,
+    defect: str | None,
+    evidence: Path | None,
+) -> int:
+    """Serve what PROFILE describes under `service`, in the foreground, until Ctrl-C.
+
+    \b
+    Examples:
+      overload stub profiles/worked_example.yaml
+      overload stub profiles/worked_example.yaml --variant fair_queues --port 0
+      overload run profiles/worked_example.yaml --target http://127.0.0.1:8080     (in another terminal)
+      overload stub --list-defects
+    """
+    if defect is not None and defect not in DEFECTS:
+        raise BadInput(f"--defect {defect}: there is no such defect; overload stub --list-defects prints their names")
+    loaded = options.load_profile(profile, variant, sets, time_scale)
+    try:
+        config = shared_service(loaded.profile)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    with ExitStack() as stack:
+        if evidence is None:
+            evidence = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="overload-evidence-")))
+        stub = stack.enter_context(StubProcess(config, evidence, defect=defect, port=port))
+        for line in greeting(loaded.profile, stub.url, evidence, defect):
+            click.echo(line)
+        try:
+            while True:
+                stub.check_alive()
+                time.sleep(_LOOK_S)
+        except KeyboardInterrupt:
+            click.echo("stopping")
+    return 0
+
+
+def greeting(profile: Profile, url: str, evidence: Path, defect: str | None) -> list[str]:
+    """What somebody needs to know to call it."""
+    tenants = list(profile.tenants)
+    tokens = [f"  {name}: token-{name}" for name in tenants[:_SHOWN_TENANTS]]
+    if len(tenants) > _SHOWN_TENANTS:
+        tokens.append(f"  ... and {len(tenants) - _SHOWN_TENANTS} more, each token-<tenant>")
+    header = shlex.quote(f"Authorization: Bearer token-{tenants[0]}")
+    lines = [f"serving {profile.name} at {url}", "tokens (unless OVERLOAD_TOKENS gives others):", *tokens]
+    if defect is not None:
+        lines.append(f"with the defect {defect}: {DEFECTS[defect].about}")
+    return [
+        *(line if line.isprintable() else ascii(line) for line in lines),
+        f"try:      curl -i -H {header} {url}/service",
+        f"figures:  {url}/healthz  {url}/metrics",
+        f"evidence: {evidence}",
+        "Ctrl-C ends it",
+    ]
