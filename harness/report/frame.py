@@ -15,6 +15,7 @@ import numpy as np
 
 from harness.ledger.reader import MANIFEST, Ints, LedgerError, Trial
 from harness.profile.model import Phases
+from harness.profile.scale import exact_factor, scale_ns
 from harness.profile.units import parse_duration
 
 
@@ -52,16 +53,16 @@ def frame_of(trial: Trial) -> Frame:
 
 
 def _frame(manifest: Mapping[str, Any], profile: Mapping[str, Any], tenants: tuple[str, ...]) -> Frame:
-    scale = Fraction(str(manifest.get("time_scale") or 1))
+    scale = exact_factor(manifest.get("time_scale") or 1)
     phases = [
-        (str(name), _scaled(window.from_ns, scale), _scaled(window.to_ns, scale))
+        (str(name), scale_ns(window.from_ns, scale), scale_ns(window.to_ns, scale))
         for name, window in Phases.model_validate(profile.get("phases") or {}).items()
     ]
     common = profile.get("patience")
     patience = [_patience((profile["tenants"][name] or {}).get("patience", common), scale) for name in tenants]
     ended = manifest.get("ended")
     return Frame(
-        duration_ns=_scaled(parse_duration(profile["duration"]), scale),
+        duration_ns=scale_ns(parse_duration(profile["duration"]), scale),
         phases=tuple(sorted(phases, key=lambda phase: phase[1])),
         ordinary=tuple(str(name) for name in profile.get("ordinary") or ()),
         patience_ns=np.array(patience, dtype=np.int64),
@@ -70,12 +71,8 @@ def _frame(manifest: Mapping[str, Any], profile: Mapping[str, Any], tenants: tup
     )
 
 
-def _scaled(ns: int, scale: Fraction) -> int:
-    return int(ns * scale)
-
-
 def _patience(value: object, scale: Fraction) -> int:
-    return -1 if value is None else _scaled(parse_duration(value), scale)
+    return -1 if value is None else scale_ns(parse_duration(value), scale)
 
 
 def _brief(error: Exception) -> str:

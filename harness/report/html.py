@@ -1,8 +1,8 @@
 """The report as one HTML file that opens offline: verdict first, then who got what, over time, and the witnesses.
 
 Nothing is fetched: style, scripts and data are in the file, and its content security policy allows no other (by
-hash, so that no foreign text can ever run). Charts are drawn by uPlot (assets/, docs/decisions/0002-charts.md). Without JavaScript
-everything but the charts is there.
+hash, so that no foreign text can ever run). Charts are drawn by uPlot (docs/decisions/0002-charts.md). Without
+JavaScript everything but the charts is there.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from harness.report.html_tables import (
     glance,
     profile_text,
     tenant_table,
+    traffic_section,
     witness_anchors,
     witness_section,
 )
@@ -32,10 +33,20 @@ from harness.report.notes import named_in, not_observable, overall, title_of, wo
 from harness.report.series import Line, Series, series_of
 from harness.report.summary import Summary, summarise
 from harness.report.text import clean, count
+from harness.report.traffic import traffic_of
 from harness.report.witnesses import witness_rows
 
 _ORDINARY_COLOURS = (0, 1, 2, 3)
 _OTHER_COLOURS = (4, 5, 6, 7)
+_NAV = (
+    ("verdicts", "Verdicts"),
+    ("hurt", "Who was hurt"),
+    ("tenants", "Tenants"),
+    ("time", "Over time"),
+    ("witnesses", "Witnesses"),
+    ("traffic", "Recorded"),
+    ("trial", "What ran"),
+)
 
 
 def page(trial: Trial, verdicts: Sequence[Verdict], summary: Summary | None = None) -> str:
@@ -52,6 +63,7 @@ def page(trial: Trial, verdicts: Sequence[Verdict], summary: Summary | None = No
         _section("tenants", "Every tenant and phase", tenant_table(summary) + _table_notes(summary)),
         _section("time", "Over time", _charts(series)),
         _section("witnesses", "Witnesses", witness_section(ordered, rows, anchors)),
+        _section("traffic", "Recorded traffic", traffic_section(traffic_of(trial))),
         _section("unseen", "Not observable", _list(not_observable(trial, summary.frame))),
         _section("trial", "What ran", _trial(trial, summary)),
     ]
@@ -170,12 +182,7 @@ def _document(trial: Trial, header: str, body: str, data: dict[str, Any]) -> str
         f"default-src 'none'; script-src {' '.join(_hash(script) for script in scripts)}; style-src {_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    links = "".join(
-        f'<a href="#{anchor}">{title}</a>'
-        for anchor, title in (("verdicts", "Verdicts"), ("hurt", "Who was hurt"), ("tenants", "Tenants"),
-                              ("time", "Over time"), ("witnesses", "Witnesses"), ("trial", "What ran"))
-        if f'id="{anchor}"' in body
-    )  # fmt: skip
+    links = "".join(f'<a href="#{anchor}">{title}</a>' for anchor, title in _NAV if f'<section id="{anchor}"' in body)
     title = f"{esc(title_of(trial.manifest))} – overload"
     head = (
         '<meta charset="utf-8">'

@@ -14,6 +14,7 @@ from harness.report.html_parts import cells, chip, esc, name, table
 from harness.report.summary import WHOLE, Row, Summary
 from harness.report.terminal import row_name
 from harness.report.text import MISSING, clean, count, percent, seconds
+from harness.report.traffic import Traffic
 
 _MOST_AT_A_GLANCE = 12
 _MOST_PROFILE_TENANTS = 200
@@ -147,6 +148,19 @@ def _witness_row(row: Mapping[str, Any], anchor: str) -> str:
 
 def _instant(at_ns: object) -> str:
     return f"{at_ns / 1e9:,.3f} s" if isinstance(at_ns, int) and at_ns >= 0 else MISSING
+
+
+def traffic_section(traffic: Traffic | None) -> str:
+    """What became of every line of the recording, and the first broken ones. Empty without a recording."""
+    if traffic is None:
+        return ""
+    if traffic.fault:
+        return f"<p>{esc(traffic.fault)}</p>"
+    steps = "".join(f"<div><dt>{esc(what)}</dt><dd>{count(number)}</dd></div>" for what, number in traffic.steps)
+    reasons = ", ".join(f"{count(number)} {reason}" for reason, number in traffic.reasons)
+    said = f"<p>Broken lines: {esc(reasons)}. The first of them:</p>" if reasons else ""
+    samples = "".join(f"<li><code><bdi>{esc(sample, 800)}</bdi></code></li>" for sample in traffic.samples)
+    return f"<dl>{steps}</dl>{said}" + (f"<ul>{samples}</ul>" if samples else "")
 
 
 def facts(trial: Trial, summary: Summary) -> str:

@@ -9,6 +9,7 @@ Keys (schema 1; new keys may be added, none changes its meaning):
     rows           [{tenant, kind, ordinary, phase, due, offered, served, ..., outcomes, served_share, replan_share,
                    wait, wait_all, latency}]; kind: tenant | rest | pooled; phase: a phase | other | whole; the last
                    three: {samples, mean_ms, p50_ms, p95_ms, p99_ms, p95_firm, p99_firm} (firm: enough to judge by)
+    recorded       the account of the recording that was replayed (`overload replay --json`), or null
     not_observable [sentence]
     series         only if asked for: {width_s, starts_s, end_s, lines: [{tenant, ordinary, offered_per_s, ...}]}
 
@@ -27,6 +28,7 @@ from harness.ledger.reader import Trial
 from harness.report.notes import named_in, not_observable, overall, worst_first
 from harness.report.series import series_of
 from harness.report.summary import Row, Summary, Times, summarise
+from harness.report.traffic import traffic_of
 
 SCHEMA = 1
 
@@ -38,6 +40,7 @@ def report_json(
     summary = summary or summarise(trial, keep=named_in(trial, verdicts))
     manifest = trial.manifest
     word, code, sentence = overall(verdicts)
+    traffic = traffic_of(trial)
     document = {
         "schema": SCHEMA,
         **{
@@ -49,6 +52,7 @@ def report_json(
         "verdicts": [_verdict(verdict) for verdict in worst_first(verdicts)],
         "calls": summary.calls,
         "rows": [row_json(row) for row in summary.rows],
+        "recorded": traffic.document if traffic else None,
         "not_observable": not_observable(trial, summary.frame),
     }
     if series:

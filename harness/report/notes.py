@@ -44,15 +44,17 @@ def named_in(trial: Trial, verdicts: Sequence[Verdict]) -> set[str]:
 
 
 def title_of(manifest: dict[str, Any]) -> str:
-    """Profile, variant, driver, target and seed in one line."""
+    """Profile, variant, defect, driver, target, seed and time scale in one line."""
     target = manifest.get("target") or {}
+    against = {"stub": "the bundled stub", "simulator": ""}.get(str(target.get("kind")), str(target.get("url")))
+    scale = manifest.get("time_scale")
     parts = [
         str(manifest["profile"].get("name", "?")),
         f"variant {manifest['variant']}" if manifest.get("variant") else "",
-        str(manifest.get("driver", "?")),
-        f"against {target.get('url') or target.get('kind')}" if target else "",
+        f"defect {target['defect']}" if target.get("defect") else "",
+        str(manifest.get("driver", "?")) + (f" against {against}" if against else ""),
         f"seed {manifest.get('seed')}",
-        f"time scale {manifest['time_scale']}" if manifest.get("time_scale") not in (None, 1, 1.0) else "",
+        f"time scale {scale}" if scale not in (None, 1) else "",
     ]
     return clean(", ".join(part for part in parts if part), 200)
 

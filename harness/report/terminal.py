@@ -17,6 +17,7 @@ from harness.report.grid import Cell, grid, line
 from harness.report.notes import named_in, not_observable, overall, title_of, worst_first
 from harness.report.summary import WHOLE, Row, Summary, summarise
 from harness.report.text import MISSING, clean, count, fit, percent, quantity
+from harness.report.traffic import traffic_of
 from harness.report.variants import FIELDS, SHARES, VariantRow
 
 STYLES = {
@@ -37,6 +38,7 @@ def show(trial: Trial, verdicts: Sequence[Verdict], console: Console) -> None:
     for verdict in worst_first(verdicts):
         _verdict(verdict, console)
     _table(summary, console)
+    _traffic(trial, console)
     notes = not_observable(trial, summary.frame)
     if notes:
         console.print()
@@ -100,6 +102,16 @@ def _table(summary: Summary, console: Console) -> None:
             line(console, Cell(note, "dim"))
     if summary.left_out:
         line(console, Cell(f"{count(summary.left_out)} tenants with fewer calls share one row.", "dim"))
+
+
+def _traffic(trial: Trial, console: Console) -> None:
+    traffic = traffic_of(trial)
+    if traffic is None:
+        return
+    console.print()
+    line(console, traffic.sentence())
+    for sample in traffic.samples:
+        line(console, "broken: " + sample, indent=2)
 
 
 def _rows(console: Console, rows: Sequence[Row], shown: Sequence[columns.Column]) -> None:

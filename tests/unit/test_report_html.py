@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import re
 import time
@@ -15,6 +16,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import LedgerError
@@ -22,6 +24,7 @@ from harness.report import write_html, write_reports
 from harness.report.html import json_in_script, page
 from harness.report.html_parts import MOST_FINDINGS, esc
 from harness.report.json_report import report_json
+from harness.report.terminal import show
 from harness.report.witnesses import witness_rows
 from tests.unit.report_trials import HOSTILE, call, manifest, profile, random_rows, story_trial, story_verdicts, write
 
@@ -180,7 +183,7 @@ def test_json_keys_are_stable(tmp_path: Path) -> None:
     document = report_json(story_trial(tmp_path), story_verdicts(), series=True)
     assert list(document) == [
         "schema", "trial_id", "created", "driver", "variant", "seed", "time_scale", "target", "profile", "verdict",
-        "verdicts", "calls", "rows", "not_observable", "series",
+        "verdicts", "calls", "rows", "recorded", "not_observable", "series",
     ]  # fmt: skip
     assert list(document["rows"][0]) == [
         "tenant", "kind", "ordinary", "phase", "due", "offered", "served", "refused", "abandoned", "failed",
@@ -210,3 +213,33 @@ def test_witness_rows_hold_every_attempt_and_ignore_what_is_no_call(tmp_path: Pa
     trial = write(tmp_path, rows, manifest(profile(["a"], [])))
     found = witness_rows(trial, ["0.3", "0.9", "x", "", "0.-1", "٣.٣", "1e9.2", "99999999999999.1", "0.4.1"])
     assert {id_: [row["attempt"] for row in rows] for id_, rows in found.items()} == {"0.3": [1, 2], "0.4.1": [1]}
+
+
+def test_the_account_of_a_recording_is_shown(tmp_path: Path) -> None:
+    trial = story_trial(tmp_path)
+    sample = {"where": "access.log:7", "reason": "no time", "text": HOSTILE[3]}
+    account = {
+        "lines": 1_205,
+        "broken": {"no time": 5},
+        "broken_lines": 5,
+        "kept": 1_200,
+        "planned": 1_200,
+        "samples": [sample],
+    }
+    (tmp_path / "recorded.json").write_bytes(orjson.dumps({"account": account, "duration_ns": 1}))
+    elements = Elements(page(trial, []))
+    assert "lines read 1,205 broken 5 kept 1,200 planned 1,200" in elements.text
+    assert "access.log:7: no time: </script><img src=x onerror=x()>" in elements.text
+    assert not any(tag == "img" for tag, _ in elements.seen)
+    assert report_json(trial, [])["recorded"]["account"] == account
+    stream = io.StringIO()
+    show(trial, [], Console(file=stream, force_terminal=False))
+    assert "Recorded traffic: 1,205 lines read, 5 broken, 1,200 kept, 1,200 planned." in stream.getvalue()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"account": 3}', b'{"account": {"broken": {"x": "y"}}}'])
+def test_a_damaged_account_is_said_to_be_damaged(tmp_path: Path, content: bytes) -> None:
+    trial = story_trial(tmp_path)
+    (tmp_path / "recorded.json").write_bytes(content)
+    assert "The account of the recording (recorded.json) cannot be read." in Elements(page(trial, [])).text
+    assert report_json(trial, [])["recorded"] is None
