@@ -34,10 +34,10 @@ class Problem:
     variant: str | None = None
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
+        file = printable(self.file)
         parts = [
-            place,
-            f"variant {self.variant}" if self.variant is not None else "",
+            file if self.line is None else f"{file}:{self.line}:{self.column}",
+            f"variant {printable(self.variant)}" if self.variant is not None else "",
             self.path,
             "" if self.value is None else short(repr(self.value)),
             self.rule,

@@ -257,8 +257,8 @@ class _Composer:
         top = self._stack[-1]
         parent = top.node
         if parent.kind == "mapping" and top.at_key:
-            top.at_key = False
             top.key, top.key_mark = self._key(node, parent), node.mark
+            top.at_key = False
             return
         parent.size += node.size
         parent.depth = max(parent.depth, node.depth + 1)
@@ -277,7 +277,7 @@ class _Composer:
         if node.value in parent.mapping:
             first = parent.keys[node.value]
             where = f" (first in line {first.line})" if first.line else ""
-            self._problem(node.mark, f"the key stands twice{where}", "remove one of the two", node.value)
+            self._problem(node.mark, f"the key stands twice{where}", "remove one of the two", node.value, (node.value,))
             return None
         return node.value
 
@@ -301,14 +301,14 @@ class _Composer:
             return Mark(self.file)
         return Mark(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
 
-    def _problem(self, mark: Mark, rule: str, hint: str = "", value: str | None = None) -> None:
+    def _problem(self, mark: Mark, rule: str, hint: str = "", value: str | None = None, below: Path = ()) -> None:
         path: list[Step] = []
         for level in self._stack:
             if level.node.kind == "sequence":
                 path.append(len(level.node.sequence))
             elif not level.at_key and level.key is not None:
                 path.append(level.key)
-        self.problems.append(Problem(mark.file, mark.line, mark.column, show_path(path), value, rule, hint))
+        self.problems.append(Problem(mark.file, mark.line, mark.column, show_path((*path, *below)), value, rule, hint))
         if len(self.problems) >= MOST_FOUND:
             raise ProfileError(self.problems)
 

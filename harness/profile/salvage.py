@@ -47,8 +47,11 @@ def _sound_fields(model: type[Part], document: dict[str, Any]) -> dict[str, Any]
 
 @cache
 def _field_adapters(model: type[Part]) -> dict[str, TypeAdapter[Any]]:
-    fields = model.model_fields.items()
-    kinds: dict[str, Any] = {name: Annotated[(info.annotation, *info.metadata, info)] for name, info in fields}
+    kinds: dict[str, Any] = {
+        # An alias is the document's key; the validators of a field stand in its metadata.
+        info.alias or name: Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+        for name, info in model.model_fields.items()
+    }
     return {name: TypeAdapter(kind) for name, kind in kinds.items()}
 
 

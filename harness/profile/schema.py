@@ -69,6 +69,10 @@ def _tidy(node: Any) -> None:
         return
     if isinstance(node.get("description"), str):
         node["description"] = "\n\n".join(" ".join(part.split()) for part in node["description"].split("\n\n"))
+    if "patternProperties" in node:
+        # A rule of names, not a choice among kinds of names: then a name that breaks it is refused, not ignored.
+        ((pattern, node["additionalProperties"]),) = node.pop("patternProperties").items()
+        node["propertyNames"] = {**node.get("propertyNames", {}), "pattern": pattern}
     properties = node.get("properties")
     if isinstance(properties, dict):
         for value in properties.values():
