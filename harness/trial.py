@@ -8,10 +8,12 @@ manifest's `ended` last. A trial that was interrupted, or whose child died, says
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from harness.target.driver_process import LiveProcess
 from harness.target.stub import StubProcess
 from harness.target.url import RemoteStub, connect
 from harness.workload.plan import RecordedSource, no_recordings, planned
+from stub_service.defects.registry import DEFECTS
 
 SIMULATOR, STUB = "simulator", "stub"
 LEAD_NS = 500_000_000
@@ -83,12 +86,27 @@ def new_folder(reports: Path, name: str) -> Path:
 def run(
     loaded: Loaded, folder: Path, target: str, defect: str | None = None, on_progress: Progress = lambda event: None
 ) -> Judged:
-    """Drives one trial and judges it. target: `simulator`, `stub`, or the URL of a service on loopback."""
-    if target == SIMULATOR:
-        simulate(loaded, folder, defect)
-    else:
-        drive(loaded, folder, target, defect, on_progress)
+    """Drives one trial and judges it. target: `simulator`, `stub`, or the URL of a service on loopback.
+
+    Raises BadInput before anything was sent (the folder is then taken away again), TrialBroken after.
+    """
+    try:
+        _known_defect(defect)
+        if target == SIMULATOR:
+            simulate(loaded, folder, defect)
+        else:
+            drive(loaded, folder, target, defect, on_progress)
+    except BadInput:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return judge(folder)
+
+
+def _known_defect(name: str | None) -> None:
+    if name is not None and name not in DEFECTS:
+        near = get_close_matches(name, DEFECTS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise BadInput(f"unknown defect '{name}'{hint} (overload stub --list-defects shows them)")
 
 
 def judge(folder: Path, only: Sequence[str] | None = None, write: bool = True) -> Judged:
@@ -132,7 +150,11 @@ def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_prog
 
 
 def _drive(
-    loaded: Loaded, folder: Path, target: dict[str, Any], service: StubProcess | RemoteStub | None, on_progress: Progress
+    loaded: Loaded,
+    folder: Path,
+    target: dict[str, Any],
+    service: StubProcess | RemoteStub | None,
+    on_progress: Progress,
 ) -> None:
     recorded = recordings(loaded, folder)
     domain = "shared" if service is not None else "separate"

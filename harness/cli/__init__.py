@@ -50,7 +50,9 @@ class Lazy(click.Group):
         return command
 
 
-@click.group(cls=Lazy, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Lazy, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="overload", prog_name="overload")
 def overload() -> None:
     """Replays tenants, a runaway agent and recorded traffic against a service, and says with evidence who was hurt."""
@@ -75,7 +77,7 @@ def main(args: list[str] | None = None) -> Any:
         click.echo("stopped", err=True)
         code = 130
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - nobody reads us any more: exit without a second error
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads us any more
         code = 0
     except Exception as error:
         if os.environ.get("OVERLOAD_DEBUG"):

@@ -29,7 +29,9 @@ from harness.simulate.ensemble import Figures, figures, member
 BASE = "base"
 
 PUBLISHED: dict[str, dict[str, float]] = {
-    BASE: {"ordinary_served": 0.842, "worst_ordinary": 0.767, "agent_offers": 14_092, "replans": 11_852, "held_back": 0},
+    BASE: {
+        "ordinary_served": 0.842, "worst_ordinary": 0.767, "agent_offers": 14_092, "replans": 11_852, "held_back": 0,
+    },
     "no_replans": {"ordinary_served": 0.885, "agent_offers": 2_240, "replans": 0, "held_back": 0},
     "tenant_cap": {"ordinary_served": 0.898, "held_back": 0},
     "fair_queues": {

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from harness.errors import BadInput
 from harness.profile.model import Profile
 from stub_service.config import AdmissionConfig, ServiceTimeConfig, SharedServiceConfig
 
 
 def shared_service(profile: Profile) -> SharedServiceConfig:
-    """Raises ValueError if the profile describes no service."""
+    """Raises BadInput if the profile describes no service."""
     if profile.service is None:
-        raise ValueError(
+        raise BadInput(
             f"profile '{profile.name}' describes no service: add `service:` to simulate or to run the stub"
         )
     service = profile.service
