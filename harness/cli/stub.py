@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import tempfile
 import time
 from contextlib import ExitStack
@@ -89,6 +90,7 @@ def command(
         stub = stack.enter_context(StubProcess(config, evidence, defect=defect, port=port))
         for line in greeting(loaded.profile, stub.url, evidence, defect):
             click.echo(line)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: in order
         try:
             while True:
                 stub.check_alive()

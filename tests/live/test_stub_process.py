@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -115,6 +117,43 @@ def test_signals_end_it_with_code_0(tmp_path, number):
         child.send_signal(number)
         assert child.wait(PATIENCE_S) == 0
         assert child.stderr.read() == b""
+
+
+PROFILE = """
+name: small
+duration: 10s
+service: {workers: 1, service_time: 20s, admission: {policy: shared_fifo, queue: 1}}
+tenants: {"Å ä": {rate: 1/s}}
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_serves_with_a_defect_until_it_is_stopped(tmp_path, number):
+    profile = tmp_path / "small.yaml"
+    profile.write_text(PROFILE)
+    command = [sys.executable, "-m", "harness", "stub", profile, "--port", "0", "--evidence", tmp_path / "evidence"]
+    with subprocess.Popen(
+        [*command, "--defect", "refusal_as_503"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        said = list(itertools.takewhile(lambda line: line != "Ctrl-C ends it\n", child.stdout))
+        url = said[0].split()[-1]
+        with contextlib.ExitStack() as stack, connect(url) as stub:
+            stub.port = int(url.rpartition(":")[2])
+            callers = [stack.enter_context(Caller(stub)) for _ in range(3)]
+            for place, caller in enumerate(callers):
+                caller.send("Å ä", Overload_Call=f"0.{place}")
+                expected = min(2, place + 1)
+                wait_for(stub, lambda health, n=expected: health["running"] + health["waiting"] == n)
+            assert callers[2].answer().status == 503
+            child.send_signal(number)
+            assert child.wait(PATIENCE_S) == 0
+        assert (child.stdout.read(), child.stderr.read()) == ("stopping\n", "")
+    assert said[1:4] == [
+        "tokens (unless OVERLOAD_TOKENS gives others):\n",
+        "  Å ä: token-Å ä\n",
+        "with the defect refusal_as_503: a refusal is answered 503\n",
+    ]
+    assert audit(tmp_path / "evidence") == {"0.0": "failed", "0.1": "failed", "0.2": "throttled"}
 
 
 PARENT = """
