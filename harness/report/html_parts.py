@@ -82,7 +82,11 @@ def _findings(verdict: Verdict) -> str:
     said = ", ".join(f"{n} {word.value}" for word, n in tally.items() if n)
     if len(shown) < len(worst_first):
         said += f"; the first {MOST_FINDINGS} are shown"
-    head = "<tr>" + cells(["", "who", "what", "measured", "interval", "bound", "", "samples", ""], "th") + "</tr>"
+    head = (
+        f"<tr>{cells(['', 'who', 'what'], 'th')}"
+        '<th class="n">measured</th><th class="n">interval</th><th class="n">bound</th>'
+        '<th></th><th class="n">samples</th><th></th></tr>'
+    )
     rows = [_finding_row(finding, scales[finding.quantity, finding.unit]) for finding in shown]
     opened = "" if verdict.word is Word.PASS else " open"
     body = table(head, rows, f"Findings of {verdict.check}", "findings")
@@ -126,7 +130,7 @@ def _scale(low: float, high: float) -> Scale:
     return Scale(low, high) if high > low else Scale(low - 1, high + 1)
 
 
-def bar(finding: Finding, scale: Scale, width: int = 180) -> str:
+def bar(finding: Finding, scale: Scale, width: int = 160) -> str:
     """The interval as a bar, the measured value as a dot, the bound as a line."""
     parts = [f'<line class="axis" x1="4" y1="10" x2="{width - 4}" y2="10"/>']
     low, high = finding.low, finding.high
