@@ -12,7 +12,7 @@ import click
 from harness.cli.options import json_option, load_profile, profile_argument, set_option, time_scale_option
 from harness.profile.describe import Description, describe
 from harness.profile.errors import Problem, ProfileError
-from harness.profile.loader import Loaded, variant_names
+from harness.profile.loader import Loaded
 from harness.profile.schema import profile_schema
 
 
@@ -40,7 +40,7 @@ def check(profile: Path, variant: str | None, sets: tuple[str, ...], time_scale:
     """
     loaded = _load_all(profile, variant, sets, time_scale)
     described = describe(loaded.profile, cores=usable_cores())
-    click.echo(_json(loaded, described) if as_json else _text(loaded, described, variant_names(profile)))
+    click.echo(_json(loaded, described) if as_json else _text(loaded, described))
 
 
 @command.command()
@@ -57,7 +57,7 @@ def _load_all(path: Path, variant: str | None, sets: tuple[str, ...], time_scale
     """The profile as asked for. Asked for plainly, its variants are loaded as well: none may be broken unnoticed."""
     loaded = load_profile(path, variant, sets, time_scale)
     problems: list[Problem] = []
-    for name in variant_names(path) if variant is None and not sets else ():
+    for name in loaded.variants if variant is None and not sets else ():
         try:
             load_profile(path, name, sets, time_scale)
         except ProfileError as error:
@@ -72,13 +72,13 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _text(loaded: Loaded, described: Description, variants: tuple[str, ...]) -> str:
+def _text(loaded: Loaded, described: Description) -> str:
     lines = list(described.sentences)
     if loaded.variant:
         lines.insert(1, f"With variant {loaded.variant}.")
     if loaded.time_scale != 1:
         lines.insert(1, f"At time scale {loaded.time_scale:g}: durations and rates below are scaled.")
-    others = [name for name in variants if name != loaded.variant]
+    others = [name for name in loaded.variants if name != loaded.variant]
     if others:
         lines.append(f"Variants: {', '.join(others)}.")
     return "\n".join(lines)

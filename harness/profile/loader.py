@@ -36,12 +36,14 @@ Checks = Mapping[str, type[Part]]
 
 @dataclass(frozen=True)
 class Loaded:
-    """profile: validated, time-scaled. document: resolved, not time-scaled (module docstring)."""
+    """profile: validated, time-scaled. document: resolved, not time-scaled (module docstring). variants: names of all
+    that the file has."""
 
     profile: Profile
     document: dict[str, Any]
     variant: str | None
     time_scale: float
+    variants: tuple[str, ...] = ()
 
 
 def load(
@@ -121,7 +123,7 @@ def _finish(
     if time_scale != 1:
         profile = scaled(profile, time_scale)
         _check_scaled(profile, time_scale)
-    return Loaded(profile, document, variant, time_scale)
+    return Loaded(profile, document, variant, time_scale, names_of(root))
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.profile import nodes
 from harness.profile.errors import ProfileError
 from harness.profile.loader import from_document, load, variant_names
 from harness.profile.model import Profile
@@ -211,6 +212,26 @@ BOMB = "a0: &a0 [1,1,1,1,1,1,1,1,1]\n" + "".join(
 )
 def test_a_text_that_is_no_profile_is_told_why(write, text, message):
     assert any(message in line for line in problems(write(text)))
+
+
+@pytest.mark.parametrize("path", sorted(PROFILES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_without_libyaml_profiles_read_the_same(monkeypatch, path):
+    fast = load(path)
+    monkeypatch.setattr(nodes, "_Parser", None)
+    assert load(path) == fast
+
+
+@pytest.mark.parametrize(
+    "text", ["a: b: c", "a: [", "a: 'b", "[" * 1000, BOMB, "a:\n\t- b", '"\\q"', "%YAML 3.0\n---\na: 1"]
+)
+def test_without_libyaml_a_text_that_is_no_profile_is_refused_too(monkeypatch, write, text):
+    monkeypatch.setattr(nodes, "_Parser", None)
+    assert problems(write(text))
+
+
+def test_the_profile_in_the_docs_loads(write):
+    text = (PROFILES.parent / "docs" / "profiles.md").read_text()
+    assert load(write(text.split("```yaml\n")[1].split("```")[0])).profile.name == "smallest"
 
 
 def test_a_byte_order_mark_is_allowed(write):
