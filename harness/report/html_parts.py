@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.checks.verdict import Finding, Verdict, Word
-from harness.report.text import MISSING, clean, count, quantity
+from harness.report.text import clean, count, interval, quantity
 
 MOST_FINDINGS = 200
 _SIGNS = {Word.PASS: "✓", Word.FAIL: "✕", Word.INCONCLUSIVE: "?", Word.INVALID: "!"}
@@ -94,15 +94,13 @@ def _findings(verdict: Verdict) -> str:
 
 
 def _finding_row(finding: Finding, scale: Scale) -> str:
-    interval = MISSING
-    if finding.low is not None or finding.high is not None:
-        interval = f"{quantity(finding.low, '')} to {quantity(finding.high, '')}"
+    ends = interval(finding.low, finding.high, finding.unit)
+    figures = [quantity(finding.measured, finding.unit), ends, quantity(finding.bound, finding.unit)]
     return (
-        "<tr>"
-        + cells([chip(finding.word), name(finding.subject), esc(finding.quantity)])
-        + f'<td class="n">{esc(quantity(finding.measured, finding.unit))}</td><td class="n">{esc(interval)}</td>'
-        + f'<td class="n">{esc(quantity(finding.bound, finding.unit))}</td><td>{bar(finding, scale)}</td>'
-        + f'<td class="n">{count(finding.samples)}</td><td class="note">{esc(finding.note)}</td></tr>'
+        f"<tr>{cells([chip(finding.word), name(finding.subject), esc(finding.quantity)])}"
+        + "".join(f'<td class="n">{esc(figure)}</td>' for figure in figures)
+        + f'<td>{bar(finding, scale)}</td><td class="n">{count(finding.samples)}</td>'
+        + f'<td class="note">{esc(finding.note)}</td></tr>'
     )
 
 

@@ -16,7 +16,7 @@ from harness.report import columns
 from harness.report.grid import Cell, grid, line
 from harness.report.notes import named_in, not_observable, overall, title_of, worst_first
 from harness.report.summary import WHOLE, Row, Summary, summarise
-from harness.report.text import MISSING, clean, count, fit, percent, quantity
+from harness.report.text import MISSING, clean, count, fit, interval, percent, quantity
 from harness.report.traffic import traffic_of
 from harness.report.variants import FIELDS, SHARES, VariantRow
 
@@ -77,12 +77,11 @@ def measured_text(measured: float | None, bound: float | None, unit: str, sample
 
 
 def _finding(finding: Finding) -> list[Cell]:
-    interval = ""
-    if finding.low is not None or finding.high is not None:
-        interval = f" [{quantity(finding.low, '')}, {quantity(finding.high, '')}]"
+    ends = interval(finding.low, finding.high, finding.unit)
+    within = "" if ends == MISSING else f" [{ends}]"
     said = (
         f" {clean(finding.subject, _NAME_WIDTH)}: {clean(finding.quantity, 60)} "
-        f"{quantity(finding.measured, finding.unit)}{interval}, "
+        f"{quantity(finding.measured, finding.unit)}{within}, "
         f"bound {quantity(finding.bound, finding.unit)}, {count(finding.samples)} samples"
     )
     note = f" ({clean(finding.note, 200)})" if finding.note else ""

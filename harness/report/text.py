@@ -8,6 +8,7 @@ escaped in html_parts, rich markup is avoided by building `Text`.
 
 from __future__ import annotations
 
+import math
 import unicodedata
 
 MISSING = "–"
@@ -84,11 +85,21 @@ def millis(value_ms: float | None) -> str:
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A measured value with its unit, as verdicts carry them: the unit is free text."""
+    """A measured value with its unit, as verdicts carry them: free text, of which `share` is shown in percent."""
     if value is None:
         return MISSING
+    if unit == "share" and math.isfinite(value):
+        return f"{value * 100:.4g} %"
     text = f"{value:,.1f}".removesuffix(".0") if abs(value) >= 1000 else f"{value:.4g}"
     return f"{text} {clean(unit, 40)}".strip()
+
+
+def interval(low: float | None, high: float | None, unit: str) -> str:
+    """`13.1 to 42.2`, in the unit that `quantity` would show; MISSING without ends."""
+    if low is None and high is None:
+        return MISSING
+    bare = "share" if unit == "share" else ""
+    return f"{quantity(low, bare)} to {quantity(high, bare)}"
 
 
 def seconds(at_ns: int) -> str:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.report.terminal import show, worked_example_table
-from harness.report.text import clean, fit, percent, quantity, seconds
+from harness.report.text import clean, fit, interval, percent, quantity, seconds
 from harness.report.variants import FIELDS, SHARES, Spread, VariantRow, variants_json
 from tests.unit.report_trials import HOSTILE, call, manifest, profile, story_trial, story_verdicts, write
 
@@ -195,4 +195,7 @@ def test_numbers_for_people() -> None:
         "–", "0 ms", "1.004 ms", "46.2 ms", "1,571 ms",
     ]  # fmt: skip
     assert quantity(float("nan"), "ms") == "nan ms"
+    assert quantity(0.9647, "share") == "96.47 %"
+    assert interval(None, None, "ms") == "–"
+    assert interval(-0.05, 0.25, "share") == "-5 % to 25 %"
     assert [seconds(int(s * 1e9)) for s in (0, 0.5, 70, 750)] == ["0 s", "0.5 s", "70 s", "12 min 30 s"]
