@@ -21,11 +21,12 @@ from rich.table import Table
 
 from harness.cli.reading import DURATION, RATE, SPEED, Parsed, ReadingOptions, opened, reading_options
 from harness.errors import BadInput
-from harness.profile.units import parse_duration, show_duration, show_rate
+from harness.profile.units import parse_duration
 from harness.recorded import document, schedule
 from harness.recorded.document import ReplanOption, ServiceOption
 from harness.recorded.errors import printable
 from harness.recorded.prepare import Plan, Prepared, Runaway, prepare
+from harness.recorded.summary import account_lines, prepared_json
 
 if TYPE_CHECKING:
     from harness.profile.loader import Loaded
@@ -330,25 +331,6 @@ def _dry(prepared: Prepared, documents: Sequence[dict[str, Any]], as_json: bool)
     return 0
 
 
-def prepared_json(prepared: Prepared) -> dict[str, Any]:
-    """The account and the plan, for machines."""
-    runaway = prepared.runaway
-    return {
-        "account": prepared.account.as_json(),
-        "duration_ns": prepared.duration_ns,
-        "begin_ns": prepared.begin_ns,
-        "peak_per_s": prepared.peak_per_s,
-        "runaway": None if runaway is None else {
-            "tenant": runaway.tenant, "rate_per_s": float(runaway.rate_per_s), "from_ns": runaway.from_ns,
-            "to_ns": runaway.to_ns, "cost": runaway.cost, "calls": prepared.account.runaway,
-        },
-        "tenants": [
-            {"tenant": t.name, "recorded": t.recorded, "added": t.added, "refused_then": t.refused}
-            for t in prepared.tenants
-        ],
-    }  # fmt: skip
-
-
 def _show(prepared: Prepared, services: Sequence[str], replans: ReplanOption | None, console: Console) -> None:
     for line in account_lines(prepared):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -367,35 +349,3 @@ def _show(prepared: Prepared, services: Sequence[str], replans: ReplanOption | N
     notes = [f"busiest   {prepared.peak_per_s:,} calls in one second{amplified}"]
     for line in [*notes, *(f"service   {text}" for text in services)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def account_lines(prepared: Prepared) -> list[str]:
-    """The account as people read it: one line a step, each the remainder of the one before."""
-    account, runaway = prepared.account, prepared.runaway
-    unread = [f"{count:,} {what}" for what, count in (("blank", account.blank), ("header", account.header)) if count]
-    lines = [f"lines     {account.lines:,}" + (f"  ({', '.join(unread)})" if unread else "")]
-    if account.broken_lines:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(account.broken.items()))
-        lines.append(f"broken    {account.broken_lines:,}  ({reasons})")
-        lines += [f"          {b.where}: {b.reason}" + (f": {b.text}" if b.text else "") for b in account.samples]
-    lines.append(f"calls     {account.read:,}  (read as {', '.join(sorted(set(account.formats.values())))})")
-    if account.without_tenant:
-        lines.append(f"          {account.without_tenant:,} name no tenant and count as (none)")
-    lines.append(f"window    {account.kept:,} in it, {account.outside:,} outside")
-    if account.squeezed_gaps:
-        lines.append(f"squeezed  {account.squeezed_gaps:,} silences, {_span(account.squeezed_ns)} less in all")
-    if account.folded:
-        lines.append(f"folded    {account.folded:,} calls into one tenant")
-    if account.amplified:
-        lines.append(f"amplified {account.amplified:,} calls more")
-    if runaway is not None:
-        lines.append(
-            f"runaway   {account.runaway:,} calls of {printable(runaway.tenant)} at {show_rate(runaway.rate_per_s)}, "
-            f"{show_duration(runaway.from_ns or 0)} to {show_duration(runaway.to_ns or 0)}"
-        )
-    lines.append(f"planned   {account.planned:,} calls in {show_duration(prepared.duration_ns)}")
-    return lines
-
-
-def _span(ns: int) -> str:
-    return f"{ns / 3.6e12:.1f} h" if ns >= 3_600_000_000_000 else f"{ns / 1e9:.1f} s"
