@@ -4,7 +4,7 @@ For each tenant with a budget, from the due instants in the ledger and the bucke
 
     held back    = offered - what the bucket allows, call by call: exactly
     sent         <= burst + rate * window, in every window, give or take what the harness may be late
-    re-plans     about none: a service that never sees the burst refuses nothing
+    re-plans     about none are sent: a service that never sees the burst refuses nothing
 
 A budget that never had to hold anything back proves nothing.
 """
@@ -30,8 +30,8 @@ NAME = "agent.budget_at_source"
 
 
 class Params(Part):
-    """replan_share: most calls of a budgeted tenant that may follow a failure. late: how far the harness may displace a
-    start, when what was sent is held against rate and burst.
+    """replan_share: of the calls that a budgeted tenant sends, most that may follow a failure. late: how far the
+    harness may displace a start, when what was sent is held against rate and burst.
     """
 
     replan_share: Annotated[float, Field(ge=0, le=1)] = 0.01
@@ -84,7 +84,8 @@ def _judge_tenant(
     findings = [Finding(name, "held back", exact, float(held.sum()), None, None, float(expected), "calls", n, note)]
     if budget.scope == "tenant":
         findings.append(_sent(name, budget, np.sort(calls.sent_ns[mine][calls.sent_ns[mine] >= 0]), params))
-    findings.append(_replans(name, calls.round[mine] > 0, params))
+    sent = mine[calls.sent_ns[mine] >= 0]
+    findings.append(_replans(name, calls.round[sent] > 0, params))
     return findings
 
 
@@ -124,8 +125,8 @@ def _replans(name: str, is_replan: npt.NDArray[np.bool_], params: Params) -> Fin
     share = float(is_replan.mean()) if len(is_replan) else 0.0
     word = Word.FAIL if share > params.replan_share else Word.PASS
     still = ": the service refuses it still, with its budget on" if word is Word.FAIL else ""
-    note = f"{share:.1%} of its calls follow a failure{still}"
-    return Finding(name, "re-plan share", word, share, None, None, params.replan_share, "share", len(is_replan), note)
+    note = f"{share:.1%} of the calls that it sent follow a failure{still}"
+    return Finding(name, "re-plans sent", word, share, None, None, params.replan_share, "share", len(is_replan), note)
 
 
 CHECKS[NAME] = Check(

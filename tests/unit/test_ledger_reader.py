@@ -78,6 +78,7 @@ def test_an_empty_ledger_is_one(trial):
         (b'{"call":"0.9","outcome":"served","due_ns":1.5}\n', r"a row is not one of a call \(TypeError"),
         (b'{"call":"0.9","outcome":"served","due_ns":99999999999999999999}\n', r"a row is not one of a call"),
         (b'{"call":"7.9","outcome":"served"}\n', r"names a tenant that the manifest does not have"),
+        (b'{"call":"0.-9","outcome":"served"}\n', r"a sequence is below 0"),
         (b'{"call":"-1.9","outcome":"served"}\n', r"names a tenant that the manifest does not have"),
     ],
 )
