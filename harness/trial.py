@@ -88,7 +88,8 @@ def run(
 ) -> Judged:
     """Drives one trial and judges it. target: `simulator`, `stub`, or the URL of a service on loopback.
 
-    Raises BadInput before anything was sent (the folder is then taken away again), TrialBroken after.
+    Raises BadInput before anything was sent (the folder is then taken away again). A trial that breaks later is judged:
+    INVALID, with the reason.
     """
     try:
         _known_defect(defect)
@@ -135,7 +136,7 @@ def simulate(loaded: Loaded, folder: Path, defect: str | None = None) -> None:
 
 
 def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_progress: Progress) -> None:
-    """Runs the profile over real HTTP. Raises BadInput before anything was sent, TrialBroken after."""
+    """Runs the profile over real HTTP. Raises BadInput before anything was sent; what breaks later is in the manifest."""
     if target != STUB:
         if defect is not None:
             raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
@@ -172,6 +173,9 @@ def _drive(
         if service is not None:
             lag = service.health()["loop_lag"]
             service.collect(folder)
+    except TrialBroken as error:
+        # The record stays, says why, and is judged INVALID.
+        done = {**done, "reason": f"broken: {error}"}
     finally:
         write_manifest(folder, manifests.end(manifest, done["reason"], done["at_ns"], done["calls"], lag))
 

@@ -55,3 +55,10 @@ def worked_example():
         return Profile.model_validate(with_values(WORKED_EXAMPLE, values or {}))
 
     return make
+
+
+def pytest_collection_modifyitems(items):
+    """Under `--dist loadgroup` all live tests run one after another, on one worker: they measure time."""
+    for item in items:
+        if item.get_closest_marker("live") or item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.xdist_group("live"))

@@ -156,9 +156,8 @@ class Simulation:
             return
         call: Call = ticket.ref
         if self._service.leave(ticket) and self._on_decision:
-            self._on_decision(
-                self._service, ticket, "expired" if self._until_start else "cancelled", "caller_gave_up", now
-            )
+            told = ("expired", "queue_deadline") if self._until_start else ("cancelled", "caller_gone")
+            self._on_decision(self._service, ticket, *told, now)
         call.reason = "patience"
         if state == WAITING:
             call.queue_wait_ns = now - ticket.arrived_ns

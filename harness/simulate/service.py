@@ -10,9 +10,7 @@ from stub_service.config import AdmissionConfig, ServiceTimeConfig, SharedServic
 def shared_service(profile: Profile) -> SharedServiceConfig:
     """Raises BadInput if the profile describes no service."""
     if profile.service is None:
-        raise BadInput(
-            f"profile '{profile.name}' describes no service: add `service:` to simulate or to run the stub"
-        )
+        raise BadInput(f"profile '{profile.name}' describes no service: add `service:` to simulate or to run the stub")
     service = profile.service
     time, admission = service.service_time, service.admission
     return SharedServiceConfig(
