@@ -30,8 +30,8 @@ from harness.live.requests import Target
 HEAD_LIMIT = 64 * 1024
 """Most bytes of status line and headers, interim answers and trailers included."""
 BODY_LIMIT = 8 * 1024 * 1024
-RAW_LIMIT = 8 * BODY_LIMIT
-"""Bytes on the wire: a body of one-byte chunks, or of endless chunk extensions, is no way around the limit."""
+RAW_LIMIT = 2 * BODY_LIMIT
+"""Bytes on the wire: endless chunk extensions are no way around the limit."""
 CONNECT_TIMEOUT_NS = 5_000_000_000
 IDLE_LIMIT_NS = 4_000_000_000
 """A connection idle for longer is not used again: most servers close theirs after 5 s or more, and a request that

@@ -162,7 +162,7 @@ class Scheduler:
 
         def turn(when: int, now: int) -> None:
             act()
-            self.at(max(when + period_ns, now), turn)
+            self.at(when + period_ns if when + period_ns > now else now + period_ns, turn)
 
         self.at(monotonic_ns() + period_ns, turn)
 

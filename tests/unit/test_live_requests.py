@@ -1,0 +1,146 @@
+"""The bytes of a request: what is in them, and that nothing can be smuggled into them."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import BadInput
+from harness.ledger.call import Call
+from harness.live.requests import Requests, Unsendable, encode_path, target_of, tokens_of
+
+STUB = target_of("stub", "http://127.0.0.1:8000")
+URL = target_of("url", "http://127.0.0.1:8000/v1/chat?x=1")
+
+
+def call(seq=7, round_=0, cost=-1.0, method=None, path=None):
+    made = Call("A", 3, seq, 0, round_, seq, None)
+    made.cost, made.method, made.path = cost, method, path
+    return made
+
+
+def requests(target=STUB, tenant="A", token=None, deadline_ns=None):
+    return Requests(tenant, 3, target, token, deadline_ns)
+
+
+def test_a_profile_call():
+    assert requests(deadline_ns=2_000_000_000).of(call(round_=2)).decode() == (
+        "POST /service HTTP/1.1\r\n"
+        "Host: 127.0.0.1:8000\r\n"
+        "Authorization: Bearer token-A\r\n"
+        "User-Agent: overload\r\n"
+        "Accept: */*\r\n"
+        "Overload-Queue-Deadline-Ms: 2000\r\n"
+        "Content-Type: application/json\r\n"
+        "Content-Length: 2\r\n"
+        "Overload-Call: 3.7\r\n"
+        "Overload-Attempt: 3.7.1\r\n"
+        "Overload-Round: 2\r\n"
+        "\r\n"
+        "{}"
+    )
+
+
+def test_a_recorded_call_has_its_method_its_path_and_its_cost():
+    text = requests(URL, token="s3cret").of(call(method="GET", path="/a b?q=ü", cost=374.0)).decode()
+    assert text.startswith("GET /a%20b?q=%C3%BC HTTP/1.1\r\n")
+    assert text.endswith("Overload-Round: 0\r\nOverload-Cost: 374\r\n\r\n")
+    assert "Bearer s3cret" in text
+    assert "Content-Length" not in text
+
+
+def test_a_recorded_path_lies_below_the_stubs_service():
+    assert requests(STUB).of(call(method="GET", path="/x")).startswith(b"GET /service/x HTTP/1.1\r\n")
+    assert requests(URL).of(call()).startswith(b"POST /v1/chat?x=1 HTTP/1.1\r\n")
+
+
+ODD_PATHS = ("/a\r\nX: y", "/a\nb", "x y", "/\0", "/\ud800", "/#frag", "http://h/p", "*", "", "/%0d%0a")
+
+
+@pytest.mark.parametrize("path", ODD_PATHS)
+def test_no_path_ends_the_request_line(path):
+    encoded = encode_path(path)
+    assert encoded.startswith("/")
+    assert all("!" <= char <= "~" for char in encoded)
+    head = requests(URL).of(call(method="GET", path=path)).split(b"\r\n\r\n")[0]
+    assert len(head.split(b"\r\n")) == 8
+
+
+UNSENDABLE = (("CONNECT", "/"), ("get", "/"), ("GET / HTTP/1.1\r\nX:", "/"), ("GET", "/" + "a" * 9000))
+
+
+@pytest.mark.parametrize(("method", "path"), UNSENDABLE)
+def test_what_http_cannot_carry_is_not_sent(method, path):
+    with pytest.raises(Unsendable):
+        requests(URL).of(call(method=method, path=path))
+
+
+MADE = "(its name makes the token; give one in OVERLOAD_TOKENS)"
+
+
+@pytest.mark.parametrize(
+    ("tenant", "token", "where"),
+    [
+        ("A\r\nX: y", None, f"'A\\r\\nX: y' {MADE}"),
+        ("A\ud800", None, f"'A\\ud800' {MADE}"),
+        ("A", "s3\ncret", "'A' in OVERLOAD_TOKENS"),
+        ("A", "", "'A' in OVERLOAD_TOKENS"),
+    ],
+)
+def test_no_token_ends_a_header(tenant, token, where):
+    with pytest.raises(BadInput) as error:
+        requests(tenant=tenant, token=token)
+    assert str(error.value) == f"the token of tenant {where} is empty or has characters that no header can carry"
+
+
+def test_odd_but_harmless_names_are_sent_as_they_are():
+    assert "Bearer token-Zoë <b>\r\n".encode() in requests(tenant="Zoë <b>").of(call())
+
+
+LOOPBACK = "is not loopback; only 127.0.0.0/8, ::1 and localhost are accepted"
+NO_TLS = "is not an http:// URL (TLS is not supported yet)"
+LIKE = "give one such as http://127.0.0.1:8000/path"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://example.com/", f"target host 'example.com' {LOOPBACK}"),
+        ("http://10.0.0.1/", f"target host '10.0.0.1' {LOOPBACK}"),
+        ("http://0.0.0.0/", f"target host '0.0.0.0' {LOOPBACK}"),
+        ("http://127.0.0.1.example.com/", f"target host '127.0.0.1.example.com' {LOOPBACK}"),
+        ("https://localhost/", f"target 'https://localhost/' {NO_TLS}"),
+        ("localhost:80", f"target 'localhost:80' {NO_TLS}"),
+        ("http://u:p@localhost/", "the target URL holds credentials; give tokens in OVERLOAD_TOKENS instead"),
+        (
+            "http://localhost:99999/",
+            f"target 'http://localhost:99999/' is not a URL (Port out of range 0-65535); {LIKE}",
+        ),
+    ],
+)
+def test_a_target_that_is_refused(url, message):
+    with pytest.raises(BadInput) as error:
+        target_of("url", url)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "address", "host", "path"),
+    [
+        ("url", "http://localhost:81", ("127.0.0.1", 81), "localhost:81", "/service"),
+        ("url", "http://127.1.2.3/", ("127.1.2.3", 80), "127.1.2.3:80", "/"),
+        ("stub", "http://127.0.0.1:9/", ("127.0.0.1", 9), "127.0.0.1:9", "/service"),
+        ("url", "http://[::1]:9/a", ("::1", 9), "[::1]:9", "/a"),
+    ],
+)
+def test_a_target(kind, url, address, host, path):
+    target = target_of(kind, url)
+    assert (target.address, target.host, target.path) == (address, host, path)
+
+
+def test_tokens_come_from_the_environment_and_are_never_shown():
+    assert tokens_of({}) == {}
+    assert tokens_of({"OVERLOAD_TOKENS": '{"A": "x"}'}) == {"A": "x"}
+    for text in ("s3cret", '["s3cret"]', '{"A": ["s3cret"]}'):
+        with pytest.raises(BadInput) as error:
+            tokens_of({"OVERLOAD_TOKENS": text})
+        assert "s3cret" not in str(error.value)
