@@ -31,7 +31,7 @@ from harness.report.html_tables import (
 )
 from harness.report.notes import named_in, not_observable, overall, title_of, worst_first
 from harness.report.series import Line, Series, series_of
-from harness.report.summary import Summary, summarise
+from harness.report.summary import Summary, charted, summarise
 from harness.report.text import clean, count
 from harness.report.traffic import traffic_of
 from harness.report.witnesses import witness_rows
@@ -56,7 +56,7 @@ def page(trial: Trial, verdicts: Sequence[Verdict], summary: Summary | None = No
     rows = witness_rows(trial, {id_ for verdict in ordered for id_ in verdict.witnesses})
     anchors = witness_anchors(ordered, rows)
     cards = "".join(verdict_card(i, verdict, anchors[i]) for i, verdict in enumerate(ordered))
-    series = series_of(trial, summary.frame)
+    series = series_of(trial, summary.frame, charted(summary))
     sections = [
         _section("verdicts", "Verdicts", cards or "<p>Nothing was judged.</p>"),
         _section("hurt", "Who was hurt", glance(summary)),

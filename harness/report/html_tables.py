@@ -11,7 +11,7 @@ from harness.checks.verdict import Verdict
 from harness.ledger.reader import Trial
 from harness.report import columns
 from harness.report.html_parts import cells, chip, esc, name, table
-from harness.report.summary import WHOLE, Row, Summary
+from harness.report.summary import WHOLE, Row, Summary, most_hurt_first
 from harness.report.terminal import row_name
 from harness.report.text import MISSING, clean, count, percent, seconds
 from harness.report.traffic import Traffic
@@ -24,13 +24,7 @@ _WITNESS_KEYS = ("call", "attempt", "tenant", "round", "due_ns", "sent_ns", "don
 
 def glance(summary: Summary) -> str:
     """Served share of each tenant in calm and in burst: the answer to "who was hurt". Empty without both phases."""
-    by_tenant: dict[str, dict[str, Row]] = {}
-    for row in summary.rows:
-        if row.kind == "tenant":
-            by_tenant.setdefault(row.tenant, {})[row.phase] = row
-    pairs = [(rows["calm"], rows["burst"]) for rows in by_tenant.values() if {"calm", "burst"} <= rows.keys()]
-    pairs = [pair for pair in pairs if pair[1].served_share is not None]
-    pairs.sort(key=lambda pair: (not pair[0].ordinary, pair[1].served_share or 0.0))
+    pairs = most_hurt_first(summary)
     if not pairs:
         return ""
     shown = pairs[:_MOST_AT_A_GLANCE]

@@ -27,7 +27,7 @@ from harness.checks.verdict import Verdict
 from harness.ledger.reader import Trial
 from harness.report.notes import named_in, not_observable, overall, worst_first
 from harness.report.series import series_of
-from harness.report.summary import Row, Summary, Times, summarise
+from harness.report.summary import Row, Summary, Times, charted, summarise
 from harness.report.traffic import traffic_of
 
 SCHEMA = 1
@@ -56,7 +56,7 @@ def report_json(
         "not_observable": not_observable(trial, summary.frame),
     }
     if series:
-        document["series"] = asdict(series_of(trial, summary.frame))
+        document["series"] = asdict(series_of(trial, summary.frame, charted(summary)))
     finite: dict[str, Any] = _finite(document)
     return finite
 

@@ -8,6 +8,7 @@ half at most: a rate from a sliver would be noise. A bin without a value is None
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,9 @@ from harness.ledger.reader import Ints, Trial
 from harness.report.frame import Frame
 from harness.report.summary import ends_of, groups_of
 
-MOST_BINS = 240
+MOST_BINS, LEAST_BINS = 240, 40
+CALLS_A_BIN = 4
+"""Of the middle line: with fewer, a chart of rates is a chart of noise."""
 MOST_LINES = 8
 _WIDTHS_MS = (10, 20, 50, 100, 200, 500)
 _WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 43_200)
@@ -49,26 +52,27 @@ class Series:
     lines: tuple[Line, ...]
 
 
-def bin_width_ns(span_ns: int) -> int:
-    """The least round width that needs at most MOST_BINS bins."""
+def bin_width_ns(span_ns: int, most: int = MOST_BINS) -> int:
+    """The least round width that needs at most `most` bins."""
     for width in (*(ms * 1_000_000 for ms in _WIDTHS_MS), *(s * 1_000_000_000 for s in _WIDTHS_S)):
-        if span_ns <= width * MOST_BINS:
+        if span_ns <= width * most:
             return width
-    return -(-span_ns // MOST_BINS)
+    return -(-span_ns // most)
 
 
-def series_of(trial: Trial, frame: Frame, most: int = MOST_LINES) -> Series:
-    """Lines in the order of the profile, the others together last; at most `most` of them."""
+def series_of(trial: Trial, frame: Frame, keep: Collection[str] = (), most: int = MOST_LINES) -> Series:
+    """Lines in the order of the profile, the others together last; at most `most`. keep: who gets one before others."""
     calls = trial.calls
     at = ends_of(calls).place
     due, done = np.maximum(calls.due_ns[at], 0), np.maximum(calls.done_ns[at], 0)
     span = max(frame.duration_ns, int(due.max()) + 1 if len(due) else 0, int(done.max()) + 1 if len(done) else 0, 1)
-    width = bin_width_ns(span)
+    groups = groups_of(trial, keep, most if len(trial.tenants) <= most else most - 1)
+    group = groups.of_tenant[calls.tenant[at]]
+    width = bin_width_ns(span, _most_bins(np.bincount(group, minlength=groups.count)))
     bins = max(1, (span + width // 2) // width)
     lengths_s = np.full(bins, width / 1e9)
     lengths_s[-1] = (span - (bins - 1) * width) / 1e9
-    groups = groups_of(trial, (), most if len(trial.tenants) <= most else most - 1)
-    base = groups.of_tenant[calls.tenant[at]] * bins
+    base = group * bins
     grid = _Grid(base + _bin(due, width, bins), base + _bin(done, width, bins), groups.count, bins)
 
     sent = ~calls.is_outcome(*o.NEVER_SENT)[at]
@@ -91,6 +95,10 @@ def series_of(trial: Trial, frame: Frame, most: int = MOST_LINES) -> Series:
     ]
     starts = tuple(round(i * width / 1e9, 6) for i in range(bins))
     return Series(width / 1e9, starts, round(span / 1e9, 6), tuple(lines))
+
+
+def _most_bins(calls: Ints) -> int:
+    return int(min(MOST_BINS, max(LEAST_BINS, int(np.median(calls)) // CALLS_A_BIN)))
 
 
 def _bin(at_ns: Ints, width: int, bins: int) -> Ints:

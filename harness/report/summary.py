@@ -102,6 +102,24 @@ class Summary:
         return [row for row in self.rows if row.phase == WHOLE]
 
 
+def most_hurt_first(summary: Summary) -> list[tuple[Row, Row]]:
+    """(calm, burst) of each tenant that has both: ordinary ones first, the least served first."""
+    by_tenant: dict[str, dict[str, Row]] = {}
+    for row in summary.rows:
+        if row.kind == "tenant":
+            by_tenant.setdefault(row.tenant, {})[row.phase] = row
+    pairs = [(rows["calm"], rows["burst"]) for rows in by_tenant.values() if {"calm", "burst"} <= rows.keys()]
+    pairs = [pair for pair in pairs if pair[1].served_share is not None]
+    return sorted(pairs, key=lambda pair: (not pair[0].ordinary, pair[1].served_share or 0.0))
+
+
+def charted(summary: Summary) -> set[str]:
+    """Tenants worth a chart where not all can have one: the four most hurt, and the three with most calls."""
+    hurt = [burst.tenant for _, burst in most_hurt_first(summary)[:4]]
+    loud = sorted((row for row in summary.whole() if row.kind == "tenant"), key=lambda row: -row.due)
+    return {*hurt, *[row.tenant for row in loud if row.tenant not in hurt][:3]}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ends:
     """A row a call (not an attempt): places in `Trial.calls` of each call's last attempt, and its attempts."""

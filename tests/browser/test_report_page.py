@@ -100,8 +100,8 @@ def test_the_keyboard_reaches_and_reads_the_charts(tmp_path: Path) -> None:
     seen = opened(story_trial(tmp_path), story_verdicts(), tmp_path, keys, toggle, link)
     focused, early, end = seen.values[1]
     assert focused
-    assert early == "0.1 s: alice 0 ms, loop –"
-    assert end == "9.95 s: alice –, loop –"
+    assert early == "1 s: alice 0 ms, loop 0 ms"
+    assert end == "9.5 s: alice –, loop –"
     assert seen.values[2] == ["false", 2]
     assert seen.values[3] == 1
 

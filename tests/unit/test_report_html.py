@@ -7,14 +7,13 @@ import hashlib
 import io
 import json
 import re
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -127,6 +126,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 
 @given(st.recursive(st.text() | st.none() | st.integers(-(2**53), 2**53), lambda inner: st.lists(inner, max_size=4)))
+@settings(deadline=None)
 def test_json_in_a_script_element_cannot_leave_it(value: Any) -> None:
     try:
         text = json_in_script(value)
@@ -138,6 +138,7 @@ def test_json_in_a_script_element_cannot_leave_it(value: Any) -> None:
 
 
 @given(st.text())
+@settings(deadline=None)
 def test_escaped_text_is_only_text(text: str) -> None:
     shown = esc(text)
     assert not re.search("[<>\"']", shown)
@@ -152,9 +153,7 @@ def test_hundred_thousand_calls_stay_under_two_megabytes(tmp_path: Path) -> None
     findings = tuple(Finding(n, "served share down", Word.FAIL, 1.0, 0.5, 1.5, 0.0, "pp", 9) for n in names * 20)
     ids = tuple(f"0.{i}" for i in range(20))
     verdicts = [Verdict(f"check.{i}", Word.FAIL, 1.0, 0.0, "pp", 1, "So it is.", ids, "", findings) for i in range(8)]
-    begun = time.process_time()
     paths = write_reports(trial, verdicts)
-    assert time.process_time() - begun < 60  # far from linear in calls times rows; no claim on speed
     assert paths["html"].stat().st_size < 2_000_000
     text = paths["html"].read_text("utf-8")
     assert f"the first {MOST_FINDINGS} are shown" in text

@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -114,6 +114,7 @@ _ANYTHING = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["now_ns", "tenants", "late_p99_ns", "event"]), _ANYTHING))
+@settings(deadline=None)
 def test_no_event_can_end_a_trial(broken: dict[str, Any]) -> None:
     stream = io.StringIO()
     with TrialProgress(loop_profile(), "t", Console(file=stream, force_terminal=True, width=80)) as on_progress:

@@ -14,7 +14,7 @@ from harness.ledger.outcomes import REFUSED, TERMINAL
 from harness.ledger.reader import LedgerError
 from harness.report.frame import frame_of
 from harness.report.series import MOST_BINS, bin_width_ns, series_of
-from harness.report.summary import NO_PHASE, WHOLE, Row, summarise
+from harness.report.summary import NO_PHASE, WHOLE, Row, charted, summarise
 from tests.unit.report_trials import MS, call, manifest, profile, random_rows, story_trial, write
 
 NAMES = ["a", "b", "c"]
@@ -165,8 +165,34 @@ def test_bins_are_bounded_whatever_the_length() -> None:
 def test_the_last_bin_is_never_a_sliver(tmp_path: Path) -> None:
     trial = write(tmp_path, [call(0, "a", 0, 9_850)], manifest(profile(["a"], [])))
     series = series_of(trial, frame_of(trial))
+    assert series.width_s == 0.5
     assert series.end_s == pytest.approx(10.05, abs=1e-5)
-    assert series.end_s - series.starts_s[-1] >= series.width_s / 2
+    assert series.end_s - series.starts_s[-1] == pytest.approx(0.55, abs=1e-5)
+
+
+def test_few_calls_get_wide_bins(tmp_path: Path) -> None:
+    widths = []
+    for calls in (40, 400, 4_000):
+        rows = [call(0, "a", seq, seq * 9_700 / calls) for seq in range(calls)]
+        trial = write(tmp_path / str(calls), rows, manifest(profile(["a"], [])))
+        widths.append(series_of(trial, frame_of(trial)).width_s)
+    assert widths == [0.5, 0.1, 0.05]
+
+
+def test_the_hurt_and_the_loud_get_a_chart(tmp_path: Path) -> None:
+    names = [f"t{i:02}" for i in range(20)]
+    rows = []
+    for i, name in enumerate(names):
+        loud = 200 if name == "t19" else 0
+        for seq in range(10 + i + loud):
+            hurt = name == "t03" and seq >= 5
+            rows.append(call(i, name, seq, 1_000 if seq < 5 else 5_000, "abandoned" if hurt else "served"))
+    trial = write(tmp_path, rows, manifest(profile(names, names[:10])))
+    chosen = charted(summarise(trial))
+    assert {"t03", "t19"} <= chosen
+    assert len(chosen) == 7
+    lines = [line.tenant for line in series_of(trial, frame_of(trial), chosen).lines]
+    assert lines == [*sorted(chosen), "13 other tenants"]
 
 
 def test_the_story_hurts_alice(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_variants_json_has_nulls_and_not_strings() -> None:
 
 
 @given(st.text())
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_clean_leaves_one_line_of_harmless_characters(text: str) -> None:
     shown = clean(text, 50)
     assert len(shown) <= 50
@@ -182,6 +182,7 @@ def test_clean_leaves_one_line_of_harmless_characters(text: str) -> None:
 
 
 @given(st.text(min_size=1), st.integers(1, 30))
+@settings(deadline=None)
 def test_fit_never_exceeds_and_keeps_what_fits(text: str, width: int) -> None:
     assert len(fit(text, width)) <= width
     assert len(text) > width or fit(text, width) == text
