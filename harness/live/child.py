@@ -23,13 +23,14 @@ from harness.ledger.reader import CALLS, MANIFEST
 from harness.live.pipes import LineReader, LineWriter
 from harness.live.requests import target_of, tokens_of
 from harness.live.trial import PARENT_GONE, LiveTrial
-from harness.live.users import fire_request, start_users, tasks_of, user_classes
+from harness.live.users import fire_request, forget_seconds, start_users, tasks_of, user_classes
 from harness.profile.errors import ProfileError
 from harness.profile.loader import from_document
 from harness.profile.model import Profile
 from harness.workload.plan import RecordedSource, no_recordings
 
 PROGRESS_NS = 500_000_000
+FORGET_NS = 50_000_000
 
 
 class CannotBegin(BadInput):
@@ -115,8 +116,10 @@ def _drive(trial: LiveTrial, runner: Any) -> int:
     loop = gevent.get_hub().loop
 
     def on_line(line: bytes) -> None:
+        if trial.begun:
+            return
         try:
-            epoch = json.loads(line)["epoch_monotonic_ns"]
+            epoch = int(json.loads(line)["epoch_monotonic_ns"])
         except (ValueError, KeyError, TypeError):
             print(
                 'harness.live: standard input: expected one line such as {"epoch_monotonic_ns": 123}', file=sys.stderr
@@ -125,8 +128,9 @@ def _drive(trial: LiveTrial, runner: Any) -> int:
             return
         gc.collect()
         gc.freeze()  # what is there now stays; collections look only at what the trial makes
-        trial.begin(int(epoch))
+        trial.begin(epoch)
         trial.scheduler.every(PROGRESS_NS, lambda: out.offer(orjson.dumps(trial.progress())))
+        trial.scheduler.every(FORGET_NS, forget_seconds(runner.stats))
 
     reader = LineReader(loop, 0, on_line, lambda: trial.halt(PARENT_GONE))
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -121,12 +121,18 @@ class Scheduler:
     """`at(when, wake)` calls `wake(when, now)` once, when it is due. Equal instants keep the order they came in.
 
     `next_ns` is public so that whoever has just read the clock can see that something is due and call `run` instead
-    of leaving it to the next turn of the loop.
+    of leaving it to the next turn of the loop. broke: told of what a wake raised; the others are woken all the same.
     """
 
-    __slots__ = ("_heap", "_order", "_running", "_waker", "next_ns")
+    __slots__ = ("_broke", "_heap", "_order", "_running", "_waker", "next_ns")
 
-    def __init__(self, loop: Any, waker: Callable[[Any, Callable[[], None]], Waker] = make_waker) -> None:
+    def __init__(
+        self,
+        loop: Any,
+        broke: Callable[[Exception], None],
+        waker: Callable[[Any, Callable[[], None]], Waker] = make_waker,
+    ) -> None:
+        self._broke = broke
         self._heap: list[tuple[int, int, Wake]] = []
         self._order = 0
         self._running = False
@@ -151,7 +157,10 @@ class Scheduler:
         try:
             while heap and heap[0][0] <= now:
                 when, _, wake = heappop(heap)
-                wake(when, now)
+                try:
+                    wake(when, now)
+                except Exception as error:
+                    self._broke(error)
         finally:
             self._running = False
             self.next_ns = heap[0][0] if heap else NEVER

@@ -76,11 +76,11 @@ class LiveTrial:
         self.finished = Event()
         self.on_finished: Callable[[LiveTenant], None] | None = None
         self._cpu_ns = process_time_ns()
-        self._begun = False
+        self.begun = False
         self._ending = False
         self._on_call = on_call
         loop = gevent.get_hub().loop
-        self.scheduler = Scheduler(loop)
+        self.scheduler = Scheduler(loop, self.broke)
         self._network = Network(
             loop, self.scheduler, target, connection_limit(), self._answered, self._ended, self.broke
         )
@@ -104,9 +104,9 @@ class LiveTrial:
 
     def begin(self, epoch_monotonic_ns: int) -> None:
         """The trial's zero, on CLOCK_MONOTONIC. Calls due before this very moment leave at once, and late."""
-        if self._begun or self._ending:
+        if self.begun or self._ending:
             return
-        self._begun = True
+        self.begun = True
         self.epoch_ns = epoch_monotonic_ns
         self._cpu_ns = process_time_ns()
         self.scheduler.at(epoch_monotonic_ns + self.profile.duration + self.profile.drain, self._drained)
@@ -117,7 +117,7 @@ class LiveTrial:
 
     def interrupt(self) -> None:
         """No new call; what is in flight has the drain limit to end. A second time: at once."""
-        if self._ending or not self._begun:
+        if self._ending or not self.begun:
             self.halt(INTERRUPTED)
             return
         self._ending = True
@@ -149,7 +149,10 @@ class LiveTrial:
         if self._rows is not None:
             self._write(self._rows.add, call_row(call))
         if self._on_call is not None and call.sent_ns >= 0:
-            self._on_call(call, size)
+            try:
+                self._on_call(call, size)
+            except Exception as error:  # a listener of Locust's may raise to stop its user: there is none here
+                self.broke(error)
 
     def flush(self) -> None:
         if self._rows is not None:
@@ -180,7 +183,7 @@ class LiveTrial:
             self.finished.set()
 
     def now_ns(self) -> int:
-        return max(0, monotonic_ns() - self.epoch_ns) if self._begun else 0
+        return max(0, monotonic_ns() - self.epoch_ns) if self.begun else 0
 
     def progress(self) -> dict[str, Any]:
         """What has happened so far, per tenant; the busiest of them if there are very many."""

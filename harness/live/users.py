@@ -7,6 +7,8 @@ spawning is quadratic in the number of classes, so that from `MOST_USERS` tenant
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +26,7 @@ from harness.live.tenants import LiveTenant
 from harness.live.trial import LiveTrial, OnCall
 
 MOST_USERS = 500
+SECONDS_KEPT = 60
 
 
 class UserTask:
@@ -91,6 +94,24 @@ def fire_request(events: Events) -> OnCall:
         )
 
     return on_call
+
+
+def forget_seconds(stats: Any) -> Callable[[], None]:
+    """Locust counts each name's calls in every second of a test for ever, and looks at the last few. Each call of the
+    returned function forgets old seconds of one name, in turn, so that memory does not grow with the trial."""
+    names: list[Any] = []
+
+    def forget() -> None:
+        if not names:
+            names.extend((stats.total, *stats.entries.values()))
+        entry = names.pop()
+        before = int(time.time()) - SECONDS_KEPT
+        for counts in (entry.num_reqs_per_sec, entry.num_fail_per_sec):
+            # Oldest first, as they were put in.
+            for second in list(itertools.takewhile(lambda second: second < before, counts)):
+                del counts[second]
+
+    return forget
 
 
 def start_users(classes: list[type[Any]], events: Events) -> Any:

@@ -66,7 +66,7 @@ class Bench:
         self.ends = []
         self.errors = []
         target = target_of("url", f"http://127.0.0.1:{self.listening.getsockname()[1]}/")
-        scheduler = Scheduler(self.loop, lambda loop, callback: Silent())
+        scheduler = Scheduler(self.loop, self.errors.append, lambda loop, callback: Silent())
         self.network = Network(self.loop, scheduler, target, limit, self.answered, self.ended, self.errors.append)
         self.pool = Pool(self.network)
         self.served = []

@@ -15,8 +15,9 @@ class Hand:
     def __init__(self, monkeypatch):
         self.now = 0
         self.armed = []
+        self.errors = []
         monkeypatch.setattr(pacing, "monotonic_ns", lambda: self.now)
-        self.scheduler = Scheduler(None, lambda loop, callback: self)
+        self.scheduler = Scheduler(None, self.errors.append, lambda loop, callback: self)
 
     def arm(self, at_ns):
         self.armed.append(at_ns)
@@ -74,6 +75,17 @@ def test_running_while_it_runs_does_nothing(hand):
     hand.scheduler.at(10, lambda *_: woken.append(1))
     hand.to(10)
     assert woken == [1]
+
+
+def test_an_error_is_told_and_the_others_are_woken(hand):
+    woken = []
+    hand.scheduler.at(10, lambda *_: 1 / 0)
+    hand.scheduler.at(10, lambda *_: woken.append(1))
+    hand.scheduler.at(20, lambda *_: None)
+    hand.to(10)
+    assert woken == [1]
+    assert hand.armed[-1] == 20
+    assert [type(error) for error in hand.errors] == [ZeroDivisionError]
 
 
 def test_every_does_not_repay_a_late_turn(hand):
