@@ -21,7 +21,7 @@ from harness.ledger.reader import CALLS, DECISIONS, read_trial
 from harness.matrix import trial_in_virtual_time
 
 SECONDS, BYTES = 10.0, 1 << 30
-CALLS_OF_PROFILE = 42_000  # about what the profile offers in 100 s at scale 1, re-plans included
+CALLS_OF_PROFILE = 36_000  # about what the profile offers in 100 s at scale 1, re-plans included
 
 
 def document(calls: int) -> dict[str, object]:

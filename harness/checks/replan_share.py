@@ -20,7 +20,7 @@ from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import Trial
 from harness.measure.replans import SharesOverTime, shares_over_time
 from harness.profile.model import DurationNs, Part, Window
-from harness.profile.units import show_duration
+from harness.profile.units import NS_PER_S
 
 NAME = "agent.replan_share"
 MOST_FINDINGS = 50
@@ -105,7 +105,7 @@ def _tenant(name: str, index: int, over_time: SharesOverTime, params: Params, ca
         place = int(np.nanargmax(windows))
         if windows[place] > worst:
             begin, end = place * over_time.window_ns, (place + 1) * over_time.window_ns
-            worst, when = float(windows[place]), f"{show_duration(begin)} to {show_duration(end)}"
+            worst, when = float(windows[place]), f"{begin / NS_PER_S:g} s to {end / NS_PER_S:g} s"
     share = None if np.isnan(calm[index]) else float(calm[index])
     return _Tenant(name, index, replans, n, worst, when, share)
 
