@@ -62,12 +62,14 @@ class Params(Part):
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """Everything the judging of one subject needs. wait_ns: margin; None: not to be had."""
+    """Everything the judging of one subject needs. wait_ns: margin; None: not to be had. turn_ns: what a fair turn may
+    cost by itself, where a margin was not given; else 0."""
 
     params: Params
     calm: Window
     burst: Window
     wait_ns: float | None
+    turn_ns: float
     told: bool
     seed: int
 
@@ -81,7 +83,8 @@ def judge(trial: Trial, params: Params) -> Verdict:
         return _cannot("The profile names no ordinary tenants.", "name those that must not be hurt under `ordinary:`")
     calm = _without_warm_up(calm, params.warm_up)
     found = gather(trial, profile, calm, burst)
-    rules = _Rules(params, calm, burst, _wait_margin(trial, profile, params), found.told, int(trial.manifest["seed"]))
+    wait_ns, turn_ns = _wait_margin(trial, profile, params), _fair_turn(trial, profile, params, burst)
+    rules = _Rules(params, calm, burst, wait_ns, turn_ns, found.told, int(trial.manifest.get("seed", 0)))
     tenants = [(evidence, _judge_tenant(evidence, rules)) for evidence in found.by_tenant(profile)]
     findings = [finding for _, rows in tenants for finding in rows]
     judged = [finding for finding in findings if not _not_judged(finding)]
@@ -110,6 +113,22 @@ def _wait_margin(trial: Trial, profile: Profile, params: Params) -> float | None
     among = (calls.due_ns >= calm.from_ns) & (calls.due_ns < calm.to_ns) if calm else None
     mean = service_time(trial, profile, among).mean_ns
     return mean / 2 if mean else None
+
+
+def _fair_turn(trial: Trial, profile: Profile, params: Params, burst: Window) -> float:
+    """What the fairest service costs a tenant that has to wait at all, and half as much again; 0 unknown or given.
+
+        residual of the first worker to be free + half a turn of one backlogged tenant = S / (W + 1) + S / (2 W)
+
+    From four workers on it is within half a service time; with one or two it is not, and blames nobody.
+    """
+    bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
+    if params.wait_up is not None or not bundled or profile.service is None:
+        return 0.0
+    segments = profile.service.workers.segments(profile.duration)
+    workers = min(n for from_ns, to_ns, n in segments if from_ns < burst.to_ns and to_ns > burst.from_ns)
+    mean_ns = service_time(trial, profile).mean_ns or 0.0
+    return 1.5 * mean_ns * (1 / (workers + 1) + 1 / (2 * max(1, workers)))
 
 
 def _judge_tenant(evidence: Evidence, rules: _Rules) -> list[Finding]:
@@ -200,7 +219,12 @@ def _wait(evidence: Evidence, rules: _Rules) -> Finding:
         samples = int(evidence.has_wait.sum())
         return Finding(evidence.subject, WAIT_UP, Word.INCONCLUSIVE, None, None, None, None, "ms", samples, note)
     note = "" if rules.told else "latency from due: the service does not tell its queue wait"
-    return _mean_change(evidence, evidence.waited_ns, evidence.has_wait, WAIT_UP, rules, rules.wait_ns, note)
+    found = _mean_change(evidence, evidence.waited_ns, evidence.has_wait, WAIT_UP, rules, rules.wait_ns, note)
+    turn_ms = rules.turn_ns / NS_PER_MS
+    if found.word is Word.FAIL and found.low is not None and found.low < turn_ms:
+        note = f"with so few workers a fair turn alone may cost {turn_ms:.3g} ms: give `wait_up`, or more workers"
+        return replace(found, word=Word.INCONCLUSIVE, note=note)
+    return found
 
 
 def _mean_change(

@@ -216,3 +216,22 @@ def test_a_cold_start_of_calm_is_left_out(tmp_path):
 def test_same_ledger_same_verdict(tmp_path):
     trial = written(tmp_path / "trial", {"A": calls(lost=7)})
     assert judge_one(trial, NAME, {}) == judge_one(trial, NAME, {})
+
+
+@pytest.mark.parametrize(
+    ("workers", "wait_ms", "word"),
+    [(1, 150, "INCONCLUSIVE"), (2, 150, "INCONCLUSIVE"), (1, 350, "FAIL"), (2, 190, "FAIL"), (4, 103, "FAIL")],
+)
+def test_with_few_workers_a_fair_turn_alone_costs_more_than_the_margin_and_blames_nobody(
+    tmp_path, workers, wait_ms, word
+):
+    admission = {"policy": "fair_queues", "queue_per_tenant": 9}
+    service = {"workers": workers, "service_time": "200ms", "admission": admission}
+    tenants = {"A": calls(wait_ms=wait_ms)}
+    verdict = judged(tmp_path, tenants, profile={"service": service}, target="stub")
+    assert verdict.word == word
+    if word == "INCONCLUSIVE":
+        assert verdict.add.endswith("ms: give `wait_up`, or more workers")
+        assert (
+            judged(tmp_path, tenants, {"wait_up": "100ms"}, profile={"service": service}, target="stub").word == "FAIL"
+        )
