@@ -136,7 +136,7 @@ def simulate(loaded: Loaded, folder: Path, defect: str | None = None) -> None:
 
 
 def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_progress: Progress) -> None:
-    """Runs the profile over real HTTP. Raises BadInput before anything was sent; what breaks later is in the manifest."""
+    """Runs the profile over real HTTP. Raises BadInput before anything was sent; later breaks are in the manifest."""
     if target != STUB:
         if defect is not None:
             raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")

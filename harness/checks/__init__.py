@@ -12,7 +12,7 @@ from harness.checks import (  # noqa: F401 - each registers itself
 )
 from harness.checks.judge import UnknownCheck, judge_all
 from harness.checks.registry import CHECKS
-from harness.profile.model import Part
+from harness.profile.base import Part
 
 PARAMETERS: dict[str, type[Part]] = {name: check.params for name, check in CHECKS.items()}
 """What each check may be told, for the loader of profiles."""

@@ -22,7 +22,8 @@ from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word, worst
 from harness.ledger.outcomes import HELD_BACK
 from harness.ledger.reader import Trial
-from harness.profile.model import Budget, DurationNs, Part
+from harness.profile.base import DurationNs, Part
+from harness.profile.model import Budget
 from harness.profile.units import NS_PER_S, show_rate
 from harness.workload.budgets import TokenBucket
 

@@ -11,7 +11,7 @@ from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.audit import audit
 from harness.ledger.reader import Trial
-from harness.profile.model import Part
+from harness.profile.base import Part
 
 NAME = "trial.conserved"
 

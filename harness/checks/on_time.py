@@ -18,7 +18,8 @@ from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.outcomes import DROPPED
 from harness.ledger.reader import Trial
 from harness.measure.quantiles import quantile
-from harness.profile.model import DurationNs, Part, Profile
+from harness.profile.base import DurationNs, Part
+from harness.profile.model import Profile
 
 NAME = "trial.on_time"
 

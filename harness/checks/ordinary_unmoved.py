@@ -32,7 +32,8 @@ from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import Trial
 from harness.measure.blocks import change_of_means, series
 from harness.measure.intervals import Interval, factor_to_decide, lossless_needs, newcombe, z_of
-from harness.profile.model import DurationNs, Part, Profile, Window
+from harness.profile.base import DurationNs, Part
+from harness.profile.model import Profile, Window
 
 NAME = "fairness.ordinary_unmoved"
 SERVED_DOWN, REFUSALS_UP, WAIT_UP, UNEXPLAINED = (

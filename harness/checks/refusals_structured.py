@@ -29,7 +29,7 @@ from harness.ledger.outcomes import (
 from harness.ledger.reader import Trial, attempt_key, read_decisions
 from harness.measure.intervals import lossless_needs, wilson, z_of
 from harness.measure.retry_after import parse
-from harness.profile.model import DurationNs, Part
+from harness.profile.base import DurationNs, Part
 
 NAME = "fairness.refusals_structured"
 REFUSALS = (THROTTLED, BUDGET_EXHAUSTED, DEPENDENCY_UNAVAILABLE)

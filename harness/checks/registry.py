@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.checks.verdict import Verdict
 from harness.ledger.reader import Trial
-from harness.profile.model import Part
+from harness.profile.base import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import Trial
 from harness.measure.replans import SharesOverTime, shares_over_time
-from harness.profile.model import DurationNs, Part, Window
+from harness.profile.base import DurationNs, Part
+from harness.profile.model import Window
 from harness.profile.units import NS_PER_S
 
 NAME = "agent.replan_share"

@@ -23,6 +23,7 @@ Ints = npt.NDArray[np.int64]
 CHUNK_BYTES = 1 << 18
 """Some hundred rows at a time: they stay in the cache between parsing and the columns, which halves the time."""
 CALLS, DECISIONS, MANIFEST = "calls.jsonl", "decisions.jsonl", "manifest.json"
+ARRIVALS, EFFECTS = "arrivals.jsonl", "effects.jsonl"
 
 
 class LedgerError(BadInput):
@@ -95,10 +96,7 @@ class Trial:
 
     def decisions(self) -> Iterator[dict[str, Any]]:
         """Rows of decisions.jsonl, streamed; nothing if the file is not there."""
-        path = self.folder / DECISIONS
-        if path.exists():
-            for _, rows in _chunks(path):
-                yield from rows
+        return rows_of(self.folder / DECISIONS)
 
     def row(self, place: int) -> dict[str, Any]:
         """The whole ledger row of a call, read from the file."""
@@ -170,6 +168,13 @@ def _key(attempt_id: object) -> int:
     if 0 <= tenant < 1 << 18 and 0 <= seq < 1 << 36 and 0 <= attempt < 1 << 8:
         return tenant << 44 | seq << 8 | attempt
     return -1
+
+
+def rows_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of a JSON Lines file, streamed; nothing if it is not there. Raises LedgerError."""
+    if path.exists():
+        for _, rows in _chunks(path):
+            yield from rows
 
 
 def read_trial(folder: Path) -> Trial:

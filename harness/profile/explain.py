@@ -15,8 +15,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from harness.profile.base import Part
 from harness.profile.errors import MOST_FOUND, Problem, did_you_mean, listed
-from harness.profile.model import Part
 from harness.profile.nodes import Mark, Node
 from harness.profile.paths import Path, Step, show_path
 from harness.profile.rules import Contradiction, Contradictions

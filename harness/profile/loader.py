@@ -18,9 +18,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.profile import nodes
+from harness.profile.base import Part
 from harness.profile.errors import Problem, ProfileError
 from harness.profile.explain import explain, explain_contradictions, explain_params
-from harness.profile.model import Part, Profile
+from harness.profile.model import Profile
 from harness.profile.nodes import Node
 from harness.profile.overrides import apply_sets, apply_variant, check_variants, names_of
 from harness.profile.rules import contradictions

@@ -9,45 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
+from harness.profile.base import Count, DurationNs, Name, Part, RatePerS, TrafficClass
+from harness.profile.capacity import Capacity, Fault, RunGroup
 from harness.profile.rules import Contradictions, contradictions
-from harness.profile.units import NS_PER_S, parse_duration, parse_rate
+from harness.profile.units import NS_PER_S
 
 PhaseName = Literal["calm", "burst", "recovery"]
 PHASES: tuple[PhaseName, ...] = ("calm", "burst", "recovery")
-TrafficClass = Literal["interactive", "approval_resume", "autonomous", "maintenance"]
-
-
-class Scales:
-    """Marks a field that `--time-scale` changes: a duration shrinks with it, a rate grows."""
-
-    def __init__(self, quantity: Literal["duration", "rate"]) -> None:
-        self.quantity = quantity
-
-
-_DURATION_SCHEMA = {"type": "string", "pattern": r"^\d+(\.\d+)?\s?(ns|us|ms|s|m|h)$", "examples": ["200ms", "2s", "5m"]}
-_RATE_SCHEMA = {"type": "string", "pattern": r"^\d+(\.\d+)?\s?/\s?(s|m|h)$", "examples": ["8/s", "20/m"]}
-DurationNs: TypeAlias = Annotated[
-    int, BeforeValidator(parse_duration), WithJsonSchema(_DURATION_SCHEMA), Scales("duration")
-]
-RatePerS: TypeAlias = Annotated[Fraction, BeforeValidator(parse_rate), WithJsonSchema(_RATE_SCHEMA), Scales("rate")]
-Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
-# A tenant's name travels in headers and is shown on terminals: no control characters, no space at its ends.
-Name: TypeAlias = Annotated[
-    str,
-    Field(
-        min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f-\x9f](?:[^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\x9f])?$"
-    ),
-]
-
-
-class Part(BaseModel):
-    """Base of every model: an unknown key is an error, a value never changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
 class Window(Part):
@@ -265,6 +237,7 @@ class Tenant(Part):
     pace: Literal["even", "poisson"] = "even"
     phase: DurationNs = 0
     recorded: Recorded | None = None
+    runs: list[RunGroup] = []
     replans: Replans | None = None
     budget: Budget | None = None
     patience: DurationNs | None = None
@@ -272,8 +245,8 @@ class Tenant(Part):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        if (self.rate is None) == (self.recorded is None):
-            raise ValueError("a tenant needs either a rate or recorded arrivals, and not both")
+        if sum((self.rate is not None, self.recorded is not None, bool(self.runs))) != 1:
+            raise ValueError("a tenant needs one of a rate, recorded arrivals or runs, and not more than one")
         if self.patience == 0:
             raise ValueError("a patience of 0 abandons every call; leave it out for endless patience")
         return self
@@ -327,6 +300,8 @@ class Profile(Part):
     drain: DurationNs = 10 * NS_PER_S
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 1
     service: Service | None = None
+    capacity: Capacity | None = None
+    faults: list[Fault] = []
     tenants: Annotated[dict[Name, Tenant], Field(min_length=1, max_length=100_000)]
     ordinary: list[Name] = []
     variants: dict[Name, dict[str, Any]] = {}

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.profile.model import Part, Phases, Profile, Service, Tenant
+from harness.profile.base import Part
+from harness.profile.model import Phases, Profile, Service, Tenant
 
 _BY_PART: dict[str, type[Part]] = {"phases": Phases, "service": Service}
 

@@ -17,7 +17,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from harness.profile.model import Part, Scales
+from harness.profile.base import Part, Scales
 
 T = TypeVar("T", bound=Part)
 _Change = Callable[[Any, Fraction], Any]

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.profile import nodes
+from harness.profile.base import DurationNs, Part
 from harness.profile.describe import describe
 from harness.profile.errors import ProfileError
 from harness.profile.loader import Loaded, from_document, load, variant_names
-from harness.profile.model import DurationNs, Part
 from harness.profile.salvage import sound_parts
 
 WORKED = Path(__file__).parents[2] / "profiles" / "worked_example.yaml"

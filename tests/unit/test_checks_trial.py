@@ -9,8 +9,8 @@ from harness.checks.judge import UnknownCheck, judge_all, judge_one
 from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Verdict, Word, exit_code, worst
 from harness.ledger.reader import LedgerError
+from harness.profile.base import Part
 from harness.profile.loader import from_document
-from harness.profile.model import Part
 from tests.conftest import FAIR, WORKED_EXAMPLE, with_values
 from tests.unit.ledgers import edited, manifest_edited, simulated, steady, without_decisions, written
 

@@ -31,7 +31,7 @@ ALLOWED = {
     "harness.ledger": {"harness.profile"},
     "harness.workload": {"harness.profile"},
     "harness.recorded": {"harness.profile", "harness.workload", "harness.measure"},
-    "harness.measure": {"harness.ledger", "harness.profile.model"},
+    "harness.measure": {"harness.ledger", "harness.profile"},
     "harness.checks": {"harness.measure", "harness.ledger", "harness.profile", "harness.workload.budgets"},
     "harness.simulate": {"harness.workload", "harness.profile", "harness.ledger", "harness.measure"} | PURE_STUB,
     "harness.live": {"harness.workload", "harness.profile", "harness.ledger", "harness.measure", "harness.recorded"},

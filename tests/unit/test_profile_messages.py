@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.profile.base import DurationNs, Part
 from harness.profile.errors import Problem, ProfileError
 from harness.profile.loader import load
-from harness.profile.model import DurationNs, Part
 
 
 class Params(Part):
@@ -63,9 +63,9 @@ p.yaml:13:18: tenants.B.rates: unknown key; did you mean 'rate'? (keys here: rat
 budget, patience, traffic_class)
 p.yaml:14:3: tenants.B: 'B': the key stands twice (first in line 13); remove one of the two
 p.yaml:15:3: tenants: '1': a key must be text; write "1" in quotes
-p.yaml:16:6: tenants.C: a tenant needs either a rate or recorded arrivals, and not both
+p.yaml:16:6: tenants.C: a tenant needs one of a rate, recorded arrivals or runs, and not more than one
 p.yaml:17:3: tenants."x\\ty": a name has 1 to 200 characters, no control characters, and no space at its ends
-p.yaml:17:11: tenants."x\\ty": a tenant needs either a rate or recorded arrivals, and not both
+p.yaml:17:11: tenants."x\\ty": a tenant needs one of a rate, recorded arrivals or runs, and not more than one
 p.yaml:19:44: tenants.D.rate.1.rate: '40': expected a rate with its unit, such as 8/s, 0.5/s or 20/m
 p.yaml:20:5: tenants.D.replans: 'rounds' is missing
 p.yaml:20:22: tenants.D.replans.calls: '2.5': expected a whole number, such as 8

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.profile.base import DurationNs, Part, RatePerS
 from harness.profile.loader import load
-from harness.profile.model import DurationNs, Part, RatePerS
 from harness.profile.scale import scale_ns, scaled
 from harness.workload.plan import planned
 

@@ -1,0 +1,1 @@
+"""The capacity controller: admission, budgets, retries and circuits between runs and dependencies."""
