@@ -85,7 +85,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
         sentence = "Nothing was refused." if not n else f"Only {n} calls were refused, all of them as they should be."
         add = f"load, until at least {needs} calls are refused"
         return Verdict(NAME, Word.INCONCLUSIVE, None, None, "refusals", n, sentence, (), add, tuple(findings))
-    if seen.silent.any():
+    if seen.silent.sum() > params.unanswered * seen.sent.sum():
         sentence = f"{int(seen.silent.sum())} calls were open at the end, and nobody tells whether they waited or hung."
         add = "a longer drain, a patience, or a target whose decisions can be read"
         ids = witnesses(trial, seen.silent)
