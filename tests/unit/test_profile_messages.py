@@ -48,7 +48,7 @@ checks: [fairness.ordinary, {fairness.ordinary_unmoved: {margn: 1, window: 2}}, 
 SAID = """\
 p.yaml:1:7: name: 'bad one': expected letters, digits, '.', '_' and '-', at most 100, a letter or digit first
 p.yaml:2:1: durations: unknown key; did you mean 'duration'? (keys here: name, about, duration, phases, patience, \
-patience_until, drain, seed, service, tenants, ordinary, variants, checks)
+patience_until, drain, seed, service, capacity, faults, tenants, ordinary, variants and 1 more)
 p.yaml:3:11: duration: '120': expected a duration with its unit, such as 200ms, 2s, 5m or 1h
 p.yaml:4:34: phases.burst: "['20s', '200s']": phases may not overlap, and 'calm' ends at 30s
 p.yaml:4:57: phases.recovery: "['70s']": a window is [from, to], two durations
