@@ -19,19 +19,12 @@ from itertools import islice
 from time import monotonic_ns
 from typing import Any
 
-from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
-
 from harness.ledger.call import Call
 from harness.ledger.outcomes import DROPPED, FAILED
-from harness.live.answers import TYPED_BODY_LIMIT
+from harness.live.answer_parser import AnswerParser
 from harness.live.pacing import Scheduler, Timeouts
 from harness.live.requests import Target
 
-HEAD_LIMIT = 64 * 1024
-"""Most bytes of status line and headers, interim answers and trailers included."""
-BODY_LIMIT = 8 * 1024 * 1024
-RAW_LIMIT = 2 * BODY_LIMIT
-"""Bytes on the wire: endless chunk extensions are no way around the limit."""
 CONNECT_TIMEOUT_NS = 5_000_000_000
 IDLE_LIMIT_NS = 4_000_000_000
 """A connection idle for longer is not used again: most servers close theirs after 5 s or more, and a request that
@@ -51,14 +44,10 @@ _CONNECT_REASONS = {
     errno.EADDRNOTAVAIL: (DROPPED, "no_local_port"),
 }
 
-Answered = Callable[[Call, "Connection", int], None]
-"""(call, its connection with the answer on it, now_ns absolute)"""
+Answered = Callable[[Call, AnswerParser, int], None]
+"""(call, the answer until the call ends, now_ns absolute)"""
 Ended = Callable[[Call, str, str, int], None]
 """(call, outcome, reason, now_ns absolute): it ended without an answer"""
-
-
-class TooLarge(Exception):
-    """The answer passed a limit."""
 
 
 class Network:
@@ -147,42 +136,23 @@ class Pool:
 
 
 class Connection:
-    """One socket, carrying at most one call at a time. It is also the parser's protocol object."""
+    """One socket, carrying at most one call at a time."""
 
     __slots__ = (
-        "_extra", "_fresh", "_keep", "_named_bytes", "_no_body", "_out", "_parser", "_pool", "_raw_bytes", "_reader",
-        "_sock", "_until_eof", "_writer", "body", "body_bytes", "call", "complete", "connecting", "head_done",
-        "idle_since_ns", "retry_after", "server_timing", "status",
+        "_answer", "_out", "_pool", "_reader", "_sock", "_writer", "call", "connecting", "idle_since_ns",
     )  # fmt: skip
 
     def __init__(self, pool: Pool, sock: socket) -> None:
         self._pool = pool
         self._sock: socket | None = sock
         pool.network.open += 1
-        self._parser: Any = None
+        self._answer = AnswerParser()
         self._reader: Any = None
         self._writer: Any = None
         self._out: bytes | memoryview = b""
-        self._fresh = True
         self.call: Call | None = None
         self.connecting = False
         self.idle_since_ns = 0
-        self._extra = False
-        self._reset()
-
-    def _reset(self) -> None:
-        """Ready for the next answer."""
-        self.status = 0
-        self.server_timing: bytes | None = None
-        self.retry_after: bytes | None = None
-        self.body: list[bytes] | None = None
-        self.body_bytes = 0
-        self.head_done = False
-        self.complete = False
-        self._raw_bytes = 0
-        self._named_bytes = 0
-        self._keep = False
-        self._until_eof = True
 
     # Sending
 
@@ -236,10 +206,7 @@ class Connection:
     def _take(self, call: Call) -> None:
         self.call = call
         call.driver = self
-        self._no_body = call.method == "HEAD"
-        if not self._fresh:
-            self._reset()
-        self._fresh = False
+        self._answer.reset(call.method == "HEAD")
 
     def _watch_writes(self) -> None:
         assert self._sock is not None
@@ -261,7 +228,6 @@ class Connection:
         if code:
             self._connect_failed(code)
             return False
-        self._parser = HttpResponseParser(self)
         self._reader = self._pool.network.loop.io(self._sock.fileno(), _READ)
         self._reader.start(self._on_readable)
         return True
@@ -320,32 +286,17 @@ class Connection:
             self._broke(error)
 
     def _feed(self, size: int) -> None:
-        self._raw_bytes += size
-        try:
-            self._parser.feed_data(_VIEW[:size])
-        except HttpParserUpgrade:
-            self.complete, self._keep, self.status = True, False, 101
-        except HttpParserError as error:
-            if not self.complete:
-                self._not_an_answer(error)
-                return
-            self._keep = False
-        if self.complete:
+        answer = self._answer
+        reason = answer.feed(_VIEW[:size])
+        if reason is not None:
+            self.fail(reason)
+        elif answer.complete:
             self._answered()
-        elif self._raw_bytes > (RAW_LIMIT if self.head_done else HEAD_LIMIT):
-            self.fail("answer_too_large")
-
-    def _not_an_answer(self, error: HttpParserError) -> None:
-        cause = error.__context__
-        if isinstance(error, HttpParserCallbackError) and not isinstance(cause, TooLarge):
-            self._broke(error)
-        else:
-            self.fail("answer_too_large" if isinstance(cause, TooLarge) else "bad_answer")
 
     def _on_end_of_stream(self, reason: str) -> None:
         if self.call is None:
             self.close()
-        elif self.head_done and self._until_eof and reason == "connection_closed":
+        elif reason == "connection_closed" and self._answer.end():
             self._answered()
         else:
             self.fail(reason)
@@ -355,72 +306,12 @@ class Connection:
         assert call is not None
         call.driver = None
         now = monotonic_ns()
-        if self._keep and not self._extra and not self._out:
+        if self._answer.reusable and not self._out:
             self.idle_since_ns = now
             self._pool.idle[self] = None
         else:
             self.close()
-        self._pool.network.answered(call, self, now)
-
-    # The parser's callbacks. on_message_begin after an answer means bytes that nobody asked for.
-
-    def on_message_begin(self) -> None:
-        if self.complete:
-            self._extra = True
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        size = len(name)
-        self._named_bytes += size + len(value)
-        if self._named_bytes > HEAD_LIMIT:
-            raise TooLarge
-        if self.head_done:
-            return  # a trailer, or an answer that nobody asked for
-        if size == 13 and name.lower() == b"server-timing":
-            self.server_timing = value
-        elif size == 11 and name.lower() == b"retry-after":
-            self.retry_after = value
-        elif size == 14:
-            self._until_eof = self._until_eof and name.lower() != b"content-length"
-        elif size == 17 and name.lower() == b"transfer-encoding":
-            self._until_eof = self._until_eof and b"chunked" not in value.lower()
-
-    def on_headers_complete(self) -> None:
-        if self.complete:
-            return
-        status: int = self._parser.get_status_code()
-        self.head_done = True
-        if status < 200:
-            return
-        self.status = status
-        if not 200 <= status < 300:
-            self.body = []
-        if self._no_body:
-            # The C parser cannot be told that this was a HEAD: what follows would be taken for a body.
-            self.complete = True
-
-    def on_body(self, data: bytes) -> None:
-        if self.complete:
-            self._extra = True
-            return
-        size = self.body_bytes = self.body_bytes + len(data)
-        if self.body is not None:
-            if size <= TYPED_BODY_LIMIT:
-                self.body.append(data)
-            else:
-                self.body = None
-        if size > BODY_LIMIT:
-            raise TooLarge
-
-    def on_message_complete(self) -> None:
-        if self.complete:
-            return
-        if self.status:
-            self.complete = True
-            self._keep = self._parser.should_keep_alive()
-        else:
-            # An interim answer: the real one is still to come. Its bytes count towards the same limit.
-            self.head_done = False
-            self._until_eof = True
+        self._pool.network.answered(call, self._answer, now)
 
     # Ends
 
@@ -452,7 +343,8 @@ class Connection:
             if watcher is not None:
                 watcher.stop()
                 watcher.close()
-        self._reader = self._writer = self._parser = None
+        self._reader = self._writer = None
+        self._answer.close()
         self.connecting = False
         sock.close()
         self._pool.network.open -= 1

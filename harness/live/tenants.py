@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.ledger.call import Call
 from harness.ledger.outcomes import ABANDONED, DROPPED, FAILED, OPEN, REFUSED, SERVED
+from harness.live.answer_parser import AnswerParser
 from harness.live.answers import judge
 from harness.live.connections import Connection, Network, Pool
 from harness.live.pacing import Timeouts
@@ -132,23 +133,23 @@ class LiveTenant:
         if self.patience is not None and call.outcome is None:
             self.patience.add(call, now)
 
-    def answered(self, call: Call, connection: Connection, now_ns: int) -> None:
-        """An answer has come. Nothing else may use the connection until this returns."""
+    def answered(self, call: Call, answer: AnswerParser, now_ns: int) -> None:
+        """An answer has come. Nothing else may use its connection until this returns."""
         try:
-            body = connection.body
+            body = answer.body
             outcome = judge(
                 call,
-                connection.status,
+                answer.status,
                 b"".join(body) if body is not None else None,
-                connection.server_timing,
-                connection.retry_after,
+                answer.server_timing,
+                answer.retry_after,
                 self._asks_deadline,
             )
         except Exception as error:
             self._trial.broke(error)
             self._end(call, FAILED, "driver_error", now_ns)
             return
-        self._end(call, outcome, call.reason, now_ns, connection.body_bytes)
+        self._end(call, outcome, call.reason, now_ns, answer.body_bytes)
 
     def out_of_patience(self, call: Call) -> None:
         self.hang_up(call, ABANDONED, "patience")

@@ -20,7 +20,8 @@ from harness.errors import BadInput
 from harness.ledger.call import Call
 from harness.ledger.rows import call_row
 from harness.ledger.writer import JsonLines
-from harness.live.connections import Connection, Network
+from harness.live.answer_parser import AnswerParser
+from harness.live.connections import Network
 from harness.live.lateness import Lateness
 from harness.live.pacing import Scheduler, Timeouts
 from harness.live.requests import Requests, Target
@@ -216,8 +217,8 @@ class LiveTrial:
         for tenant in self.tenants:
             tenant.leave_open("drain_limit")
 
-    def _answered(self, call: Call, connection: Connection, now_ns: int) -> None:
-        self.tenants[call.tenant_index].answered(call, connection, now_ns)
+    def _answered(self, call: Call, answer: AnswerParser, now_ns: int) -> None:
+        self.tenants[call.tenant_index].answered(call, answer, now_ns)
         if now_ns >= self.scheduler.next_ns:
             self.scheduler.run()
 

@@ -72,8 +72,8 @@ class Bench:
         self.served = []
         self.sent = 0
 
-    def answered(self, call, connection, now_ns):
-        self.ends.append((call.seq, connection.status))
+    def answered(self, call, answer, now_ns):
+        self.ends.append((call.seq, answer.status))
 
     def ended(self, call, outcome, reason, now_ns):
         self.ends.append((call.seq, outcome, reason))
