@@ -1,8 +1,8 @@
 """An HTTP answer as its bytes arrive: a C parser (llhttp), limits, and nothing of sockets.
 
 One parser a connection, for one answer after another; `reset` before each request. Interim answers (1xx) are passed
-over. Bytes beyond the answer are seen, not kept: the connection must not be used again. Never trusts a length, a name or
-a value that a server sends.
+over. Bytes beyond the answer are seen, not kept: the connection must not be used again. Never trusts a length, a name
+or a value that a server sends.
 """
 
 from __future__ import annotations
