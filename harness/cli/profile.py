@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.cli.options import json_option, load_profile, profile_argument, set_option, time_scale_option
+from harness.machine import usable_cores
 from harness.profile.describe import Description, describe
 from harness.profile.errors import Problem, ProfileError
 from harness.profile.loader import Loaded
@@ -65,11 +65,6 @@ def _load_all(path: Path, variant: str | None, sets: tuple[str, ...], time_scale
     if problems:
         raise ProfileError(dict.fromkeys(problems))
     return loaded
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _text(loaded: Loaded, described: Description) -> str:

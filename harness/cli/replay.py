@@ -297,9 +297,10 @@ def _run(loaded: Loaded, prepared_schedule: Path, account: dict[str, Any], targe
 
 
 def _refuse_over_limit(prepared: Prepared, replans: ReplanOption | None) -> None:
+    from harness.machine import usable_cores
     from harness.profile.demand import stub_limit_per_s
 
-    worst, most = document.worst_rate_per_s(prepared, replans), stub_limit_per_s(os.cpu_count() or 1)
+    worst, most = document.worst_rate_per_s(prepared, replans), stub_limit_per_s(usable_cores())
     if worst > most:
         raise BadInput(
             f"the busiest second could reach {worst:,} calls, and the bundled stub is to be trusted with {most:,}/s "
