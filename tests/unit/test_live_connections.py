@@ -42,7 +42,7 @@ class SelectLoop:
     def io(self, fd, events):
         return Watcher(self, fd, events)
 
-    def turn(self, wait_s=1.0):
+    def turn(self, wait_s=0.1):
         readers = [w.fd for w in self.active if w.events == 1]
         writers = [w.fd for w in self.active if w.events == 2]
         readable, writable, _ = select.select(readers, writers, [], wait_s)
