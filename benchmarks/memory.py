@@ -2,8 +2,7 @@
 
     python -m benchmarks.memory [--live]
 
-Peak resident memory of a process that runs one trial, for trials that differ only in length. Asserts nothing; it must not
-grow. Live trials take 10 and 40 seconds at 300 calls/s against the bundled stub.
+Peak resident memory of a process that runs one trial, for trials that differ only in length: it must not grow. Live trials take 10 and 40 seconds at 300 calls/s against the bundled stub.
 """
 
 from __future__ import annotations

@@ -173,6 +173,8 @@ def _drive(
         if service is not None:
             lag = service.health()["loop_lag"]
             service.collect(folder)
+        if done.get("error"):
+            done = {**done, "reason": f"{done['reason']}: {done['error']}"}
     except TrialBroken as error:
         # The record stays, says why, and is judged INVALID.
         done = {**done, "reason": f"broken: {error}"}
