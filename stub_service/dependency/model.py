@@ -39,7 +39,7 @@ async def sleep_on_loop(delay_ns: int) -> None:
     await asyncio.sleep(delay_ns / 1e9)
 
 
-class Dependency:
+class Downstream:
     """One of them: its workers, and what it has committed."""
 
     __slots__ = ("committed", "effects", "pool", "service_ns", "under_way")
@@ -65,7 +65,7 @@ class Dependencies:
         wall_s: Callable[[], float] | None = None,
     ) -> None:
         self.faults = Faults(config.faults)
-        self.by_name = {d.name: Dependency(d.workers, d.service_ns) for d in config.dependencies}
+        self.by_name = {d.name: Downstream(d.workers, d.service_ns) for d in config.dependencies}
         self._now_ns = now_ns
         self._record_arrival = record_arrival
         self._record_effect = record_effect
@@ -115,7 +115,7 @@ class Dependencies:
         return len(left)
 
     async def _work(
-        self, visit: Visit, dependency: Dependency, held: asyncio.Future[None] | None, arrived_ns: int
+        self, visit: Visit, dependency: Downstream, held: asyncio.Future[None] | None, arrived_ns: int
     ) -> DependencyAnswer:
         """At a worker that has been taken: gives it back exactly once, however this ends."""
         started_ns = self._now_ns()
@@ -142,7 +142,7 @@ class Dependencies:
         return answer
 
     def _work_on(
-        self, visit: Visit, dependency: Dependency, held: asyncio.Future[None] | None, work: Work, rest_ns: int
+        self, visit: Visit, dependency: Downstream, held: asyncio.Future[None] | None, work: Work, rest_ns: int
     ) -> None:
         """The caller is gone; the worker does not know."""
 
@@ -160,7 +160,7 @@ class Dependencies:
         task.add_done_callback(self._working_on.discard)
 
     def _done(
-        self, visit: Visit, dependency: Dependency, held: asyncio.Future[None] | None, work: Work
+        self, visit: Visit, dependency: Downstream, held: asyncio.Future[None] | None, work: Work
     ) -> DependencyAnswer | None:
         """The service time is over: the worker is free, a write commits. None: no answer will ever come."""
         dependency.pool.give_back()
@@ -181,7 +181,7 @@ class Dependencies:
         _unmark(dependency, visit, held)
         return None if kind == COMMIT_THEN_TIMEOUT else answer
 
-    def _commit(self, visit: Visit, dependency: Dependency) -> dict[str, Any]:
+    def _commit(self, visit: Visit, dependency: Downstream) -> dict[str, Any]:
         key = None if visit.idempotency_key is None else _key(visit.tenant, visit.idempotency_key)
         before = dependency.committed.get(key) if key is not None else None
         if before is not None:
@@ -279,14 +279,14 @@ def _names(visit: Visit) -> tuple[str, ...]:
     return (logical,) if visit.idempotency_key is None else (logical, _key(visit.tenant, visit.idempotency_key))
 
 
-def _mark_under_way(dependency: Dependency, visit: Visit) -> asyncio.Future[None]:
+def _mark_under_way(dependency: Downstream, visit: Visit) -> asyncio.Future[None]:
     held: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     for name in _names(visit):
         dependency.under_way.setdefault(name, []).append(held)
     return held
 
 
-def _unmark(dependency: Dependency, visit: Visit, held: asyncio.Future[None] | None) -> None:
+def _unmark(dependency: Downstream, visit: Visit, held: asyncio.Future[None] | None) -> None:
     """The write has ended, whether it committed or not."""
     if held is None:
         return
@@ -299,7 +299,7 @@ def _unmark(dependency: Dependency, visit: Visit, held: asyncio.Future[None] | N
         held.set_result(None)
 
 
-async def _writes_ended(dependency: Dependency, visit: Visit) -> None:
+async def _writes_ended(dependency: Downstream, visit: Visit) -> None:
     name = _lookup(visit)
     while others := dependency.under_way.get(name):
         # Shielded: a read-back whose caller leaves must not end what others wait for.
