@@ -11,9 +11,16 @@ class Call:
     id: `<tenant index>.<sequence>`, unique in a trial. run: sequence of the original call that it descends from.
     round: 0 for original work. parent: id of the call whose failure led to it. queue_wait_ns and service_ns are as the
     service tells them; -1 unknown. typed: False if an answer other than success had no typed outcome in its body.
+
+    action: what a call of an agent run does (`open`, `submit`, `cancel`, `finish`); None for a call of the shared
+    service. With an action there is a body to send, and `answer` is the JSON object that came back, None if there was
+    none. run_id: the run's id at the service.
     """
 
     __slots__ = (
+        "action",
+        "answer",
+        "body",
         "cost",
         "done_ns",
         "driver",
@@ -27,6 +34,7 @@ class Call:
         "retry_after",
         "round",
         "run",
+        "run_id",
         "sent_ns",
         "seq",
         "service_ns",
@@ -58,6 +66,10 @@ class Call:
         self.cost: float = -1.0
         self.method: str | None = None
         self.path: str | None = None
+        self.action: str | None = None
+        self.body: bytes | None = None
+        self.answer: dict[str, Any] | None = None
+        self.run_id: str | None = None
         self.driver: Any = None
 
     @property

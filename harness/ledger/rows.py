@@ -12,6 +12,9 @@ import orjson
 from harness.ledger.call import Call
 from harness.ledger.outcomes import NEVER_SENT
 
+MOST_CHARS = 40
+"""Of a word that a service says."""
+
 
 def call_row(call: Call) -> bytes:
     """A line of calls.jsonl, newline included: a row an attempt, or a row for a call that was never sent."""
@@ -44,4 +47,11 @@ def call_row(call: Call) -> bytes:
         row["untyped"] = True
     if call.cost >= 0:
         row["cost"] = call.cost
+    if call.action is not None:
+        row["action"] = call.action
+        if call.run_id is not None:
+            row["run_id"] = call.run_id
+        shown = call.answer.get("user_status") if call.answer else None
+        if isinstance(shown, str):
+            row["user_status"] = shown[:MOST_CHARS]
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)

@@ -95,9 +95,13 @@ class Caller:
     def on_due(self, now_ns: int) -> list[Call]:
         """All calls due by `now_ns`, in order. One whose `outcome` is set (held_back) must not be sent."""
         calls = []
-        while (due := self.next_ns) <= now_ns:
-            calls.append(self.take_replan() if self.next_replan_ns == due else self.take_arrival())
+        while self.next_ns <= now_ns:
+            calls.append(self.take())
         return calls
+
+    def take(self) -> Call:
+        """The call due at `next_ns`."""
+        return self.take_replan() if self.next_replan_ns <= self.next_arrival_ns else self.take_arrival()
 
     def take_arrival(self) -> Call:
         """The original call due at `next_arrival_ns`."""
