@@ -70,7 +70,8 @@ class Decision:
 class Arrival:
     """One request that reached a dependency, written when it has ended. t_ns: when it arrived; started_ns: when a
     worker took it. layer: who sent this attempt (`controller`, or the name of a layer that should not retry).
-    attempt: as its headers say. status: as answered; 0 if no answer was given (the caller left, or a hang)."""
+    attempt: as its headers say. status: as answered; 0 if no answer was given (the caller left, or a hang). date: the
+    answer's own Date, where it carried a Retry-After."""
 
     t_ns: int
     started_ns: int
@@ -93,6 +94,7 @@ class Arrival:
     readback: bool | None = None
     retry_after: str | None = None
     fault: str | None = None
+    date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ class Dependencies:
                 imf_fixdate(epoch_s),
                 {"error": "throttled", "dependency": visit.dependency},
             )
-        self._write(visit, arrived_ns, now_ns, now_ns, answer.status, fault.kind, answer.retry_after)
+        self._write(visit, arrived_ns, now_ns, now_ns, answer.status, fault.kind, answer)
         return answer
 
     def _write(
@@ -232,14 +232,15 @@ class Dependencies:
         ended_ns: int,
         status: int,
         fault: str | None,
-        retry_after: str | None = None,
+        refusal: DependencyAnswer | None = None,
     ) -> None:
         self._record_arrival(
             Arrival(
                 arrived_ns, started_ns, ended_ns, visit.dependency, visit.operation, status, visit.run, visit.tenant,
                 visit.traffic_class, visit.tool, visit.step, visit.round, visit.attempt, visit.owner, visit.layer,
                 visit.idempotency_key, visit.deadline_ns, visit.probe or None,
-                True if visit.operation == READBACK else None, retry_after, fault,
+                True if visit.operation == READBACK else None,
+                refusal.retry_after if refusal else None, fault, refusal.date if refusal else None,
             )
         )  # fmt: skip
 
