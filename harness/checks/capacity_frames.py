@@ -1,198 +1,332 @@
-"""What every check of a capacity layer asks of a trial first: its steps, runs and circuits, joined from the rows.
+"""What the checks of the capacity layer look at: a trial's runs, steps and bulkheads, joined from the ledger's rows.
 
-Arrivals and effects are what really reached a dependency: they are the judge. What the controller decided is joined to
-them by run and step, so that a check can hold the one against the other. Nothing here judges; rulings.py does.
+Who asked for a run is known from the caller's own rows (its credential), what reached a dependency from the arrivals,
+and only the rest from what the controller says of itself. Rows may lack any key, and may be from elsewhere: nothing
+here raises on them.
+
+Convention: a call holds its slot from its arrival until it ends, and no longer than its bulkhead's timeout; read-backs
+hold none of the slots that are counted here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from harness.checks.context import profile_of, time_scale
+import numpy as np
+import numpy.typing as npt
+
+from harness.checks.context import profile_of
+from harness.checks.rules import Rule, at_most
 from harness.ledger.evidence import Evidence, Row, evidence_of
 from harness.ledger.outcomes import FROM_SERVICE
-from harness.ledger.reader import Trial
+from harness.ledger.reader import CALLS, Trial, rows_of
+from harness.measure.occupancy import Levels, levels
+from harness.profile.capacity import Batch, Bulkhead, RunGroup
 from harness.profile.model import Profile
 
+READ, WRITE = "read", "write"
 FOREGROUND = ("interactive", "approval_resume")
-CLASSES = ("interactive", "approval_resume", "autonomous", "maintenance")
-"""In order of precedence."""
-_TERMINAL = frozenset(FROM_SERVICE)
-_OF_STEP = frozenset(("step", "retry", "readback", "late"))
+BACKGROUND = ("autonomous", "maintenance")
+OPEN_RUN, SUBMIT, CANCEL, FINISH = "open", "submit", "cancel", "finish"
+_TIMER_SHARE = 0.05
+"""Of a timeout: how much earlier than the dependency sees it a caller may have given up (the way there, and timers)."""
+
+Ints = npt.NDArray[np.int64]
+BulkheadKey = tuple[str, str]
 
 
-@dataclass(slots=True)
-class StepRows:
-    """All that is known of one step, in order of time. attempts: arrivals other than read-backs."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One logical action of a run. arrivals: attempts in order of time, read-backs apart. decisions: of kind `step`."""
 
     run: str
     step: str
-    decisions: list[Row] = field(default_factory=list)
-    attempts: list[Row] = field(default_factory=list)
-    readbacks: list[Row] = field(default_factory=list)
-    effects: list[Row] = field(default_factory=list)
+    arrivals: tuple[Row, ...] = ()
+    readbacks: tuple[Row, ...] = ()
+    decisions: tuple[Row, ...] = ()
 
     @property
     def id(self) -> str:
         return f"{self.run}/{self.step}"
 
-    def decided(self, kind: str, *outcomes: str) -> list[Row]:
-        """Its decisions of a kind, with one of these outcomes (none named: any)."""
-        return [d for d in self.decisions if d.get("kind") == kind and (not outcomes or d.get("outcome") in outcomes)]
-
     @property
-    def ends(self) -> list[Row]:
-        """Its terminal decisions: one, if all is well."""
-        return [d for d in self.decisions if d.get("kind") == "step" and d.get("outcome") in _TERMINAL]
+    def batch(self) -> str:
+        """As the decisions name it, else by the convention of step ids, `<batch>.<place>`."""
+        named = next((str(row["batch"]) for row in self.decisions if row.get("batch")), None)
+        return named if named is not None else self.step.rpartition(".")[0]
 
     @property
     def end(self) -> Row | None:
-        ends = self.ends
-        return ends[0] if ends else None
+        """Its terminal decision; the first, if there are several."""
+        return next((row for row in self.decisions if row.get("outcome") in FROM_SERVICE), None)
 
     @property
     def outcome(self) -> str | None:
         end = self.end
-        return None if end is None else str(end.get("outcome"))
+        return str(end["outcome"]) if end else None
 
-    def told(self, key: str) -> str | None:
-        """The first that any of its rows say of a key, such as `dependency`."""
-        for rows in (self.decisions, self.attempts, self.readbacks, self.effects):
-            for row in rows:
-                if row.get(key) is not None:
-                    return str(row[key])
-        return None
-
-    @property
-    def queued_ns(self) -> int | None:
-        """When it first began to wait; None: it never did."""
-        return next((int(d["t_ns"]) for d in self.decided("step", "queued")), None)
-
-    @property
-    def first_ns(self) -> int:
-        """The first that was heard of it."""
-        return min((at(rows[0]) for rows in (self.decisions, self.attempts, self.readbacks) if rows), default=0)
+    def decided(self, outcome: str) -> Row | None:
+        return next((row for row in self.decisions if row.get("outcome") == outcome), None)
 
 
-@dataclass(slots=True)
-class RunRows:
-    """One run. opened: its `opened` decision; decisions: all that name it."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """tenant: whose credential opened it, as its caller knows; None if no caller's row names it. group: what it does,
+    of the profile; a sub-agent has its root's. opened, ended: decisions of kind `run`. calls: its caller's rows."""
 
-    run: str
-    decisions: list[Row] = field(default_factory=list)
-    steps: list[StepRows] = field(default_factory=list)
-    children: int = 0
+    id: str
+    tenant: str | None
+    group: RunGroup | None
+    parent: str | None
+    opened: Row | None
+    ended: Row | None
+    calls: tuple[Row, ...] = ()
 
-    @property
-    def opened(self) -> Row | None:
-        return next((d for d in self.decisions if d.get("kind") == "run" and d.get("outcome") == "opened"), None)
-
-    @property
-    def deadline_ns(self) -> int | None:
-        """As it was promised when the run opened, whatever was made of it later."""
-        opened = self.opened
-        if opened is not None and opened.get("deadline_ns") is not None:
-            return int(opened["deadline_ns"])
-        return None
+    def told(self, action: str) -> list[str]:
+        """Outcomes that its caller was told for calls of this action."""
+        return [str(row.get("outcome")) for row in self.calls if row.get("action") == action]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """A trial of a capacity layer. circuits: dependency -> its transitions, in order of time."""
+    """One trial. steps: by (run, step). calls: rows of calls.jsonl that belong to runs."""
 
+    trial: Trial
     profile: Profile
-    scale: float
     evidence: Evidence
-    steps: dict[str, StepRows]
-    runs: dict[str, RunRows]
-    circuits: dict[str, list[Row]]
+    calls: list[Row]
+    runs: dict[str, Run]
+    steps: dict[tuple[str, str], Step]
+    of_run: dict[str, list[Step]] = field(default_factory=dict)
 
-    def deadline_of(self, step: StepRows) -> int | None:
-        """The run's, as promised at its opening; else the earliest that any row of the step tells."""
-        run = self.runs.get(step.run)
-        if run is not None and run.deadline_ns is not None:
-            return run.deadline_ns
-        told = [int(row["deadline_ns"]) for row in (*step.decisions, *step.attempts) if row.get("deadline_ns")]
-        return min(told, default=None)
+    @property
+    def bundled(self) -> bool:
+        """Whether the profile's `capacity` is what ran; a target of its own ignores it."""
+        return (self.trial.manifest.get("target") or {}).get("kind") != "url"
 
-    def of_dependency(self, dependency: str) -> list[StepRows]:
-        return [step for step in self.steps.values() if step.told("dependency") == dependency]
+    def root(self, run: str) -> str:
+        """The run that it descends from; itself if it was opened by its tenant."""
+        seen = set()
+        while run not in seen and run in self.runs and self.runs[run].parent is not None:
+            seen.add(run)
+            run = self.runs[run].parent or run
+        return run
+
+    def trees(self) -> dict[str, list[str]]:
+        """Root -> itself and all that descend from it."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for run in self.runs:
+            found[self.root(run)].append(run)
+        return dict(found)
+
+    def of_kind(self, kind: str, *outcomes: str) -> list[Row]:
+        return [
+            row for row in self.evidence.decisions
+            if row.get("kind") == kind and (not outcomes or row.get("outcome") in outcomes)
+        ]  # fmt: skip
 
 
 def frame_of(trial: Trial) -> Frame:
-    """Read once a trial. Raises LedgerError for a damaged file."""
+    """Read once a trial. Raises LedgerError on a damaged file."""
     if "capacity" not in trial.memo:
         trial.memo["capacity"] = _frame(trial)
-    frame: Frame = trial.memo["capacity"]
-    return frame
-
-
-def at(row: Row) -> int:
-    return int(row.get("t_ns", 0))
-
-
-def ended_ns(arrival: Row) -> int:
-    return int(arrival.get("ended_ns", at(arrival)))
-
-
-def answered(arrival: Row) -> int:
-    """HTTP status; 0: no answer."""
-    return int(arrival.get("status", 0))
-
-
-def succeeded(arrival: Row) -> bool:
-    return 200 <= answered(arrival) < 400
-
-
-def most_at_once(spans: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """(most spans [from, to) that overlap, the instant at which they do). Ends come before beginnings."""
-    events = sorted((instant, sign) for begin, end in spans for instant, sign in ((begin, 1), (max(begin, end), -1)))
-    now = most = where = 0
-    for instant, sign in events:
-        now += sign
-        if now > most:
-            most, where = now, instant
-    return most, where
+    found: Frame = trial.memo["capacity"]
+    return found
 
 
 def _frame(trial: Trial) -> Frame:
-    evidence = evidence_of(trial)
-    frame = Frame(profile_of(trial), time_scale(trial), evidence, {}, {}, {})
+    profile, evidence = profile_of(trial), evidence_of(trial)
+    calls = [row for row in rows_of(trial.folder / CALLS) if row.get("action")]
+    steps = _steps(evidence)
+    of_run: dict[str, list[Step]] = defaultdict(list)
+    for step in steps.values():
+        of_run[step.run].append(step)
+    runs = _runs(profile, evidence, calls, of_run)
+    return Frame(trial, profile, evidence, calls, runs, steps, dict(of_run))
+
+
+def _steps(evidence: Evidence) -> dict[tuple[str, str], Step]:
+    arrivals, readbacks, decisions = (defaultdict[tuple[str, str], list[Row]](list) for _ in range(3))
+    for row in evidence.arrivals:
+        key = (str(row.get("run")), str(row.get("step")))
+        (readbacks if is_readback(row) else arrivals)[key].append(row)
+    for row in evidence.decisions:
+        if row.get("kind") == "step":
+            decisions[str(row.get("run")), str(row.get("step"))].append(row)
+    keys = dict.fromkeys([*arrivals, *readbacks, *decisions])
+    return {
+        key: Step(*key, tuple(arrivals.get(key, ())), tuple(readbacks.get(key, ())), tuple(decisions.get(key, ())))
+        for key in keys
+    }
+
+
+def is_readback(row: Row) -> bool:
+    return bool(row.get("readback")) or row.get("operation") == "readback"
+
+
+def _runs(profile: Profile, evidence: Evidence, calls: list[Row], of_run: Mapping[str, list[Step]]) -> dict[str, Run]:
+    opened: dict[str, Row] = {}
+    ended: dict[str, Row] = {}
+    parents: dict[str, str] = {}
     for row in evidence.decisions:
         run = row.get("run")
         if run is None:
-            if row.get("kind") == "circuit":
-                frame.circuits.setdefault(str(row.get("dependency")), []).append(row)
             continue
-        _run(frame, str(run)).decisions.append(row)
-        if row.get("kind") == "run" and row.get("outcome") == "opened" and row.get("parent_run") is not None:
-            _run(frame, str(row["parent_run"])).children += 1
-        if row.get("step") is not None and row.get("kind") in _OF_STEP:
-            _step(frame, row).decisions.append(row)
-    for row in evidence.arrivals:
-        if row.get("run") is None or row.get("step") is None:
-            continue
-        is_readback = row.get("readback") or row.get("operation") == "readback"
-        step = _step(frame, row)
-        (step.readbacks if is_readback else step.attempts).append(row)
-    for row in evidence.effects:
-        if row.get("run") is not None and row.get("step") is not None:
-            _step(frame, row).effects.append(row)
-    return frame
+        if row.get("parent_run"):
+            parents.setdefault(str(run), str(row["parent_run"]))
+        if row.get("kind") == "run":
+            (opened if row.get("outcome") == "opened" else ended).setdefault(str(run), row)
+    asked = _calls_by_run(calls)
+    runs: dict[str, Run] = {}
+    for run in dict.fromkeys([*opened, *ended, *asked, *of_run]):
+        mine = asked.get(run, [])
+        tenant = str(mine[0]["tenant"]) if mine and mine[0].get("tenant") is not None else None
+        runs[run] = Run(run, tenant, None, parents.get(run), opened.get(run), ended.get(run), tuple(mine))
+    return {run: _with_group(view, runs, profile) for run, view in runs.items()}
 
 
-def _run(frame: Frame, run: str) -> RunRows:
-    if run not in frame.runs:
-        frame.runs[run] = RunRows(run)
-    return frame.runs[run]
+def _calls_by_run(calls: list[Row]) -> dict[str, list[Row]]:
+    """By the run's id at the service: of the call itself, else of the open call that its row points to."""
+    opens = {
+        (str(row.get("call")).partition(".")[0], str(row.get("call")).partition(".")[2]): row.get("run_id")
+        for row in calls if row.get("action") == OPEN_RUN
+    }  # fmt: skip
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in calls:
+        run = row.get("run_id") or opens.get((str(row.get("call")).partition(".")[0], str(row.get("run"))))
+        if run:
+            found[str(run)].append(row)
+    return found
 
 
-def _step(frame: Frame, row: Row) -> StepRows:
-    run, name = str(row["run"]), str(row["step"])
-    key = f"{run}/{name}"
-    step = frame.steps.get(key)
-    if step is None:
-        step = frame.steps[key] = StepRows(run, name)
-        _run(frame, run).steps.append(step)
-    return step
+def _with_group(view: Run, runs: Mapping[str, Run], profile: Profile) -> Run:
+    """A run's group: that of its root's tenant which its task class names, else that tenant's only one."""
+    root, seen = view, {view.id}
+    while root.parent in runs and root.parent not in seen:
+        seen.add(str(root.parent))
+        root = runs[str(root.parent)]
+    tenant = profile.tenants.get(root.tenant or str((root.opened or {}).get("tenant")))
+    groups = tenant.runs if tenant else []
+    task = (root.opened or {}).get("task_class")
+    named = [group for group in groups if group.name == task]
+    group = named[0] if named else groups[0] if len(groups) == 1 else None
+    return Run(view.id, view.tenant, group, view.parent, view.opened, view.ended, view.calls)
+
+
+# Batches as the profile has them
+
+
+def size_of(batch: Batch) -> int:
+    """How many calls it asks for."""
+    return sum(step.repeat for step in batch.steps)
+
+
+def batches_of(group: RunGroup) -> list[Batch]:
+    """Those that a run of the group submits for certain, its sub-agents' included; re-plans are not."""
+    return [*group.batches, *(batch for child in group.children for batch in child.batches * child.count)]
+
+
+def envelope_limit(frame: Frame, run: Run, name: str) -> int | None:
+    """`attempts` or `retry_tokens` of a run that its tenant opened: as the profile asks for it, else as the profile's
+    capacity has it where that is what ran, else as the controller opened it; None: not known."""
+    asked = getattr(run.group.envelope, name) if run.group else None
+    if asked is None and frame.bundled and frame.profile.capacity:
+        asked = getattr(frame.profile.capacity.envelope, name)
+    if asked is None and run.opened is not None:
+        asked = run.opened.get(f"remaining_{name}")
+    return int(asked) if isinstance(asked, int) else None
+
+
+def budgets_of(frame: Frame, run: Run) -> dict[str, int]:
+    """Calls of each dependency that the run may make; one without a budget is not named."""
+    own = run.group.envelope.budgets if run.group else None
+    common = frame.profile.capacity.envelope.budgets if frame.bundled and frame.profile.capacity else None
+    return {**(common or {}), **(own or {})}
+
+
+# Bulkheads
+
+
+def bulkheads(frame: Frame) -> dict[BulkheadKey, Bulkhead]:
+    """(dependency, read | write) -> its bulkhead, at the trial's scale; nothing for a target of its own."""
+    if frame.profile.capacity is None or not frame.bundled:
+        return {}
+    return {
+        (name, kind): bulkhead
+        for name, dependency in frame.profile.capacity.dependencies.items()
+        for kind, bulkhead in ((READ, dependency.reads), (WRITE, dependency.writes))
+    }
+
+
+def limit_of(frame: Frame, key: BulkheadKey) -> int | None:
+    """Most calls that may run there; an adaptive limit counts at its highest."""
+    bulkhead = bulkheads(frame).get(key)
+    if bulkhead is None or frame.profile.capacity is None:
+        return None
+    adaptive = frame.profile.capacity.dependencies[key[0]].adaptive
+    return max(bulkhead.limit, adaptive.highest) if adaptive and key[1] == READ else bulkhead.limit
+
+
+def held(frame: Frame, rows: Iterable[Row]) -> tuple[Ints, Ints]:
+    """(from, to) of the slot that each arrival holds at the controller."""
+    known = bulkheads(frame)
+    begins, ends = [], []
+    for row in rows:
+        begin, end = int(row["t_ns"]), int(row["ended_ns"])
+        bulkhead = known.get((str(row.get("dependency")), str(row.get("operation"))))
+        if bulkhead is not None:
+            timeout = bulkhead.timeout if row.get("status") else int(bulkhead.timeout * (1 - _TIMER_SHARE))
+            end = min(end, begin + timeout)
+        begins.append(begin)
+        ends.append(end)
+    return np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64)
+
+
+def in_flight(frame: Frame, rows: Iterable[Row]) -> Levels:
+    return levels(*held(frame, rows))
+
+
+def work(frame: Frame) -> Iterator[Row]:
+    """Arrivals that hold a slot: all but read-backs."""
+    return (row for row in frame.evidence.arrivals if not is_readback(row))
+
+
+def by_bulkhead(frame: Frame) -> dict[BulkheadKey, list[Row]]:
+    found: dict[BulkheadKey, list[Row]] = defaultdict(list)
+    for row in work(frame):
+        found[str(row.get("dependency")), str(row.get("operation"))].append(row)
+    return dict(found)
+
+
+def id_of(row: Row) -> str:
+    """`<run>/<step>`"""
+    return f"{row.get('run')}/{row.get('step')}"
+
+
+def running_at(frame: Frame, rows: Iterable[Row], at_ns: int) -> list[str]:
+    """Ids of those that hold a slot at the instant."""
+    rows = list(rows)
+    begins, ends = held(frame, rows)
+    return [id_of(rows[int(i)]) for i in np.flatnonzero((begins <= at_ns) & (at_ns < ends))]
+
+
+def within_limits(frame: Frame) -> list[Rule]:
+    """Never more calls in flight than each bulkhead's limit and the ceiling, as the dependencies saw it."""
+    rules = []
+    for key, rows in sorted(by_bulkhead(frame).items()):
+        limit = limit_of(frame, key)
+        if limit is not None:
+            rules.append(_within(frame, rows, limit, f"{key[0]} {key[1]}s", "limit"))
+    if frame.profile.capacity is not None and frame.bundled:
+        ceiling = frame.profile.capacity.ceiling
+        rules.append(_within(frame, list(work(frame)), ceiling, "all dependencies", "ceiling"))
+    return rules
+
+
+def _within(frame: Frame, rows: list[Row], bound: int, subject: str, what: str) -> Rule:
+    peak = in_flight(frame, rows).peak()
+    sentence = f"{subject}: {peak.most} calls in flight at once where the {what} is {bound}"
+    named = running_at(frame, rows, peak.at_ns) if peak.most > bound else ()
+    return at_most(subject, f"calls in flight, {what}", peak.most, bound, "calls", len(rows), sentence, named)
