@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from harness.live.answers import TYPED_BODY_LIMIT
+from harness.live.answers import KEPT_BODY_LIMIT, TYPED_BODY_LIMIT
 
 HEAD_LIMIT = 64 * 1024
 """Most bytes of status line and headers, interim answers and trailers included."""
@@ -25,14 +25,15 @@ class TooLarge(Exception):
 
 
 class AnswerParser:
-    """`feed` until `complete`. body: of an answer other than success, as long as it is small; else None.
+    """`feed` until `complete`. body: of an answer other than success, or of any if asked for, as long as it is small;
+    else None.
 
     reusable: the connection may carry another request. Its methods named on_... are the C parser's callbacks.
     """
 
     __slots__ = (
-        "_extra", "_head_done", "_keep", "_named_bytes", "_no_body", "_parser", "_raw_bytes", "_until_eof", "body",
-        "body_bytes", "complete", "retry_after", "server_timing", "status",
+        "_body_limit", "_extra", "_head_done", "_keep", "_keep_body", "_named_bytes", "_no_body", "_parser",
+        "_raw_bytes", "_until_eof", "body", "body_bytes", "complete", "retry_after", "server_timing", "status",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -40,8 +41,8 @@ class AnswerParser:
         self._extra = False
         self.reset(False)
 
-    def reset(self, no_body: bool) -> None:
-        """no_body: the request was a HEAD."""
+    def reset(self, no_body: bool, keep_body: bool = False) -> None:
+        """no_body: the request was a HEAD. keep_body: of a success, too."""
         self.status = 0
         self.server_timing: bytes | None = None
         self.retry_after: bytes | None = None
@@ -49,6 +50,8 @@ class AnswerParser:
         self.body_bytes = 0
         self.complete = False
         self._no_body = no_body
+        self._keep_body = keep_body
+        self._body_limit = KEPT_BODY_LIMIT if keep_body else TYPED_BODY_LIMIT
         self._head_done = False
         self._raw_bytes = 0
         self._named_bytes = 0
@@ -118,7 +121,7 @@ class AnswerParser:
         if status < 200:
             return
         self.status = status
-        if not 200 <= status < 300:
+        if self._keep_body or not 200 <= status < 300:
             self.body = []
         # The C parser cannot be told that this was a HEAD: what follows would be taken for a body.
         self.complete = self._no_body
@@ -129,7 +132,7 @@ class AnswerParser:
             return
         size = self.body_bytes = self.body_bytes + len(data)
         if self.body is not None:
-            if size <= TYPED_BODY_LIMIT:
+            if size <= self._body_limit:
                 self.body.append(data)
             else:
                 self.body = None

@@ -16,9 +16,12 @@ import orjson
 
 from harness.ledger.call import Call
 from harness.ledger.outcomes import ABANDONED, EXPIRED, FAILED, FROM_SERVICE, SERVED, THROTTLED
+from harness.workload.run_answers import judge_run
 
 TYPED_BODY_LIMIT = 64 * 1024
 """A body larger than this many bytes is not read for a typed outcome."""
+KEPT_BODY_LIMIT = 1024 * 1024
+"""The same for a call whose answer is wanted whole: a batch of a thousand steps is told in a few hundred kB."""
 
 QUEUE_DEADLINE = "queue_deadline"
 _TIMING_LIMIT = 1024
@@ -54,6 +57,16 @@ def judge(call: Call, status: int, body: bytes | None, timing: bytes | None, ret
         return ABANDONED
     call.reason = reason if reason is not None or outcome != FAILED else f"status_{status}"
     return outcome
+
+
+def judge_run_call(call: Call, status: int, body: bytes | None, retry: bytes | None) -> str:
+    """The outcome of a call of an agent run (harness/workload/run_answers.py). body: None if it was too large."""
+    try:
+        document = orjson.loads(body) if body else None
+    except orjson.JSONDecodeError:
+        document = None
+    answer = document if isinstance(document, dict) else None
+    return judge_run(call, status, answer, printable(retry, 200) if retry is not None else None)
 
 
 def typed_outcome(body: bytes | None) -> tuple[str | None, str | None]:

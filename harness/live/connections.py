@@ -206,7 +206,7 @@ class Connection:
     def _take(self, call: Call) -> None:
         self.call = call
         call.driver = self
-        self._answer.reset(call.method == "HEAD")
+        self._answer.reset(call.method == "HEAD", call.action is not None)
 
     def _watch_writes(self) -> None:
         assert self._sock is not None

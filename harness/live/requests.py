@@ -38,12 +38,14 @@ class Unsendable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where calls go. address: (ip, port). path: of calls without one of their own. prefix: before recorded paths."""
+    """Where calls go. address: (ip, port). path: of calls without one of their own. prefix: before recorded paths.
+    base: before the paths of the capacity layer, which calls of runs have."""
 
     address: tuple[str, int]
     host: str
     path: str
     prefix: str
+    base: str = ""
 
     @property
     def ipv6(self) -> bool:
@@ -73,7 +75,8 @@ def target_of(kind: str, url: str) -> Target:
     given = parts.path if kind != "stub" or parts.path != "/" else ""
     path = encode_path(given + ("?" + parts.query if parts.query else "")) if given else ""
     host = f"[{ip}]:{port}" if ":" in ip else f"{parts.hostname}:{port}"
-    return Target((ip, port), host, path or DEFAULT_PATH, DEFAULT_PATH if kind == "stub" else "")
+    base = encode_path(parts.path).rstrip("/") if given else ""
+    return Target((ip, port), host, path or DEFAULT_PATH, DEFAULT_PATH if kind == "stub" else "", base)
 
 
 def tokens_of(environment: Mapping[str, str]) -> dict[str, str]:
@@ -109,7 +112,7 @@ def decimal_ms(ns: int) -> str:
 class Requests:
     """The requests of one tenant: `of(call)` gives the bytes."""
 
-    __slots__ = ("_id", "_paths", "_plain", "_prefix", "_rest", "_rest_body")
+    __slots__ = ("_base", "_id", "_paths", "_plain", "_prefix", "_rest", "_rest_body", "_rest_run")
 
     def __init__(
         self, tenant: str, index: int, target: Target, token: str | None, queue_deadline_ns: int | None
@@ -127,7 +130,10 @@ class Requests:
         self._id = b"%d." % index
         last = b"\r\nOverload-Call: " + self._id
         self._rest = "\r\n".join(lines).encode() + last
-        lines += ["Content-Type: application/json", f"Content-Length: {len(BODY)}"]
+        lines.append("Content-Type: application/json")
+        self._base = target.base
+        self._rest_run = "\r\n".join(lines).encode() + b"\r\nContent-Length: "
+        lines.append(f"Content-Length: {len(BODY)}")
         self._rest_body = "\r\n".join(lines).encode() + last
         self._plain = f"{DEFAULT_METHOD} {target.path} HTTP/1.1\r\n".encode() + self._rest_body
         self._prefix = target.prefix
@@ -135,6 +141,8 @@ class Requests:
 
     def of(self, call: Call) -> bytes:
         """Raises Unsendable for a recorded call that HTTP cannot carry."""
+        if call.action is not None:
+            return self._of_run(call)
         head = self._plain if call.method is None and call.path is None else self._recorded(call)
         seq = call.seq
         if call.cost < 0:
@@ -142,6 +150,13 @@ class Requests:
             return tail % (head, seq, self._id, seq, call.round, self._body(call))
         tail = b"%b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\nOverload-Cost: %b\r\n\r\n%b"
         return tail % (head, seq, self._id, seq, call.round, _decimal(call.cost), self._body(call))
+
+    def _of_run(self, call: Call) -> bytes:
+        body, path = call.body or b"", encode_path(self._base + (call.path or "/"))
+        begin = f"{call.method or DEFAULT_METHOD} {path} HTTP/1.1\r\n".encode("ascii")
+        form = b"%b%b%d\r\nOverload-Call: %b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\n\r\n%b"
+        own, seq = self._id, call.seq
+        return form % (begin, self._rest_run, len(body), own, seq, own, seq, call.round, body)
 
     @staticmethod
     def _body(call: Call) -> bytes:

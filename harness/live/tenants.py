@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from harness.ledger.call import Call
 from harness.ledger.outcomes import ABANDONED, DROPPED, FAILED, OPEN, REFUSED, SERVED
 from harness.live.answer_parser import AnswerParser
-from harness.live.answers import judge
+from harness.live.answers import judge, judge_run_call
 from harness.live.connections import Connection, Network, Pool
 from harness.live.pacing import Timeouts
 from harness.live.requests import Requests, Unsendable
-from harness.workload.callers import NEVER, Caller
+from harness.workload.callers import NEVER
+from harness.workload.source import CallSource
 
 if TYPE_CHECKING:
     from harness.live.trial import LiveTrial
@@ -33,7 +34,7 @@ class LiveTenant:
     def __init__(
         self,
         trial: LiveTrial,
-        caller: Caller,
+        caller: CallSource,
         network: Network,
         requests: Requests,
         patience: Timeouts[Call] | None,
@@ -95,13 +96,9 @@ class LiveTenant:
             # One at a time: a recording that turns out to be broken must not take those before it along.
             caller, by_ns = self.caller, now_ns - trial.epoch_ns
             while not self._stopped:
-                replan_ns, arrival_ns = caller.next_replan_ns, caller.next_arrival_ns
-                if replan_ns <= arrival_ns and replan_ns <= by_ns:
-                    self._start(caller.take_replan())
-                elif arrival_ns <= by_ns:
-                    self._start(caller.take_arrival())
-                else:
+                if caller.next_ns > by_ns:
                     break
+                self._start(caller.take())
             self._plan()
             self._see_whether_finished()
         except Exception as error:
@@ -137,14 +134,12 @@ class LiveTenant:
         """An answer has come. Nothing else may use its connection until this returns."""
         try:
             body = answer.body
-            outcome = judge(
-                call,
-                answer.status,
-                b"".join(body) if body is not None else None,
-                answer.server_timing,
-                answer.retry_after,
-                self._asks_deadline,
-            )
+            said = b"".join(body) if body is not None else None
+            if call.action is not None:
+                outcome = judge_run_call(call, answer.status, said, answer.retry_after)
+            else:
+                timing, retry_after = answer.server_timing, answer.retry_after
+                outcome = judge(call, answer.status, said, timing, retry_after, self._asks_deadline)
         except Exception as error:
             self._trial.broke(error)
             self._end(call, FAILED, "driver_error", now_ns)
@@ -171,8 +166,7 @@ class LiveTenant:
         self._count(outcome)
         if not self._stopped:
             self.caller.on_outcome(call)
-            if self.caller.next_replan_ns < self._planned_ns:
-                self._plan()
+            self._plan()
         self._trial.record(call, size)
         self._see_whether_finished()
 

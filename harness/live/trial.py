@@ -94,7 +94,9 @@ class LiveTrial:
         waits: dict[int, Timeouts[Call]] = {}
         tenants = []
         for caller in callers(self.profile, recorded):
-            patience = self.profile.patience_of(caller.tenant)
+            # A run's own limit is the deadline of its envelope.
+            runs = self.profile.tenants[caller.tenant].runs
+            patience = None if runs else self.profile.patience_of(caller.tenant)
             told = patience if until_start else None
             if patience is not None and not until_start and patience not in waits:
                 waits[patience] = Timeouts(self.scheduler, patience, _is_over, self._out_of_patience)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from harness.profile.base import Count, DurationNs, Name, Part, RatePerS, TrafficClass
+from harness.profile.units import NS_PER_S
 
 Share = Annotated[float, Field(ge=0, le=1)]
 NonNegative = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
@@ -97,6 +98,17 @@ class Envelope(Part):
     budgets: dict[Name, NonNegative] | None = None
 
 
+class DefaultEnvelope(Part):
+    """What a run gets that asks for nothing. budgets: dependency -> calls; one that is not named has no budget of its
+    own."""
+
+    deadline: DurationNs = 90 * NS_PER_S
+    attempts: Count = 20
+    parallel: Count = 3
+    retry_tokens: NonNegative = 2
+    budgets: dict[Name, NonNegative] = {}
+
+
 class Retry(Part):
     """Delay before attempt n + 1: base * 2^(n-1), at most `most`, jittered by +- `jitter`."""
 
@@ -121,7 +133,7 @@ class Capacity(Part):
     reserves: dict[TrafficClass, Reserve] = {}
     shares: dict[Name, TenantShare] = {}
     tenant_queue: Count = 50
-    envelope: Envelope = Envelope()
+    envelope: DefaultEnvelope = DefaultEnvelope()
     retry: Retry
     recovery: Recovery
     coalesce: bool = True

@@ -17,7 +17,7 @@ from harness.ledger.outcomes import ABANDONED, FAILED, OPEN, SERVED, THROTTLED
 from harness.profile.model import Profile
 from harness.simulate.service import shared_service
 from harness.workload.callers import NEVER, Caller
-from harness.workload.plan import RecordedSource, callers, no_recordings
+from harness.workload.plan import RecordedSource, no_recordings, service_caller
 from stub_service.admission.policy import GONE, RUNNING, WAITING, Ticket
 from stub_service.admission.service import SharedService
 from stub_service.defects import registry as defects
@@ -46,7 +46,8 @@ class Simulation:
         self._service = SharedService(config)
         if defect is not None:
             defects.lay(defect, self._service, config)
-        self._callers: list[Caller] = callers(profile, recorded)
+        names = enumerate(profile.tenants)
+        self._callers: list[Caller] = [service_caller(profile, name, index, recorded) for index, name in names]
         self._patience = [profile.patience_of(name) for name in profile.tenants]
         self._until_start = profile.patience_until == "start"
         self._limit_ns = profile.duration + profile.drain

@@ -8,6 +8,8 @@ from random import Random
 from harness.profile.model import Profile, Tenant
 from harness.workload import pacers
 from harness.workload.callers import Arrival, BudgetRule, Caller, ReplanRule
+from harness.workload.runs import RunCaller, begins_of
+from harness.workload.source import CallSource
 
 RecordedSource = Callable[[str], Iterator[Arrival]]
 """Opens a tenant's recorded schedule by its file name: arrivals in order of `due_ns`."""
@@ -29,30 +31,58 @@ def arrivals(profile: Profile, name: str, tenant: Tenant, recorded: RecordedSour
     return pacers.even(segments, tenant.phase)
 
 
-def callers(profile: Profile, recorded: RecordedSource = no_recordings) -> list[Caller]:
+def callers(profile: Profile, recorded: RecordedSource = no_recordings) -> list[CallSource]:
     """One caller a tenant, in the order of the profile: a tenant's place is its index."""
     return [
-        Caller(
-            name,
-            index,
-            arrivals(profile, name, tenant, recorded),
-            profile.duration,
-            ReplanRule(tenant.replans.calls, tenant.replans.after, tenant.replans.rounds) if tenant.replans else None,
-            BudgetRule(tenant.budget.rate, tenant.budget.burst, tenant.budget.scope) if tenant.budget else None,
-        )
+        run_caller(profile, name, index) if tenant.runs else service_caller(profile, name, index, recorded)
         for index, (name, tenant) in enumerate(profile.tenants.items())
     ]
 
 
+def service_caller(profile: Profile, name: str, index: int, recorded: RecordedSource = no_recordings) -> Caller:
+    """Of a tenant that calls a shared service."""
+    tenant = profile.tenants[name]
+    return Caller(
+        name,
+        index,
+        arrivals(profile, name, tenant, recorded),
+        profile.duration,
+        ReplanRule(tenant.replans.calls, tenant.replans.after, tenant.replans.rounds) if tenant.replans else None,
+        BudgetRule(tenant.budget.rate, tenant.budget.burst, tenant.budget.scope) if tenant.budget else None,
+    )
+
+
+def run_caller(profile: Profile, name: str, index: int) -> RunCaller:
+    """Of a tenant whose agents run behind a capacity layer."""
+    tenant = profile.tenants[name]
+    rng = _runs_rng(profile, name)
+    return RunCaller(name, index, tenant.runs, profile.duration, rng, tenant.pace, tenant.phase)
+
+
 def planned(profile: Profile, recorded: RecordedSource = no_recordings) -> dict[str, dict[str, int]]:
-    """Original calls that will be due, per tenant and phase ('' for those in no phase): what the audit expects."""
+    """Original calls that will be due, per tenant and phase ('' for those in no phase): what the audit expects. Of a
+    tenant with runs: the calls that open its runs, without those of sub-agents."""
     plan: dict[str, dict[str, int]] = {}
     for name, tenant in profile.tenants.items():
         counts = plan[name] = {}
-        for arrival in arrivals(profile, name, tenant, recorded):
-            due = arrival.due_ns if isinstance(arrival, Arrival) else arrival
-            if due >= profile.duration:
-                break
+        for due in _original_dues(profile, name, tenant, recorded):
             phase = profile.phases.at(due) or ""
             counts[phase] = counts.get(phase, 0) + 1
     return plan
+
+
+def _original_dues(profile: Profile, name: str, tenant: Tenant, recorded: RecordedSource) -> Iterator[int]:
+    if tenant.runs:
+        rng = _runs_rng(profile, name)
+        for begins in begins_of(tenant.runs, profile.duration, rng, tenant.pace, tenant.phase):
+            yield from begins
+        return
+    for arrival in arrivals(profile, name, tenant, recorded):
+        due = arrival.due_ns if isinstance(arrival, Arrival) else arrival
+        if due >= profile.duration:
+            return
+        yield due
+
+
+def _runs_rng(profile: Profile, name: str) -> Random:
+    return Random(f"{profile.seed}:{name}:runs")
