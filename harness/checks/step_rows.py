@@ -1,4 +1,4 @@
-"""All that the rows of a trial say of one step: decisions of every kind, attempts, read-backs, effects; and of circuits.
+"""All that a trial's rows say of one step: decisions of every kind, attempts, read-backs, effects; and of circuits.
 
 Beside capacity_frames.py, which joins calls, runs and bulkheads: the checks of expiry, Retry-After, circuits, ambiguous
 writes and recovery follow single steps through retries and read-backs. Arrivals and effects are what really reached a
