@@ -180,6 +180,7 @@ def _runs(profile: Profile, evidence: Evidence, calls: list[Row], of_run: Mappin
             (opened if row.get("outcome") == "opened" else ended).setdefault(str(run), row)
     asked = _calls_by_run(calls)
     runs: dict[str, Run] = {}
+    parents = {**_parents_by_callers(calls), **parents}
     for run in dict.fromkeys([*opened, *ended, *asked, *of_run]):
         mine = asked.get(run, [])
         tenant = str(mine[0]["tenant"]) if mine and mine[0].get("tenant") is not None else None
@@ -187,15 +188,26 @@ def _runs(profile: Profile, evidence: Evidence, calls: list[Row], of_run: Mappin
     return {run: _with_group(view, runs, profile) for run, view in runs.items()}
 
 
-def _calls_by_run(calls: list[Row]) -> dict[str, list[Row]]:
-    """By the run's id at the service: of the call itself, else of the open call that its row points to."""
+def _parents_by_callers(calls: list[Row]) -> dict[str, str]:
+    """A sub-agent's open call points to the open call of its parent: known even where the controller does not say."""
     opens = {
-        (str(row.get("call")).partition(".")[0], str(row.get("call")).partition(".")[2]): row.get("run_id")
-        for row in calls if row.get("action") == OPEN_RUN
-    }  # fmt: skip
+        str(row.get("call")): str(row["run_id"]) for row in calls if row["action"] == OPEN_RUN and row.get("run_id")
+    }
+    return {
+        str(row["run_id"]): opens[str(row["parent"])]
+        for row in calls
+        if row["action"] == OPEN_RUN and row.get("run_id") and str(row.get("parent")) in opens
+    }
+
+
+def _calls_by_run(calls: list[Row]) -> dict[str, list[Row]]:
+    """By the run's id at the service: of the call itself, else of the open call that its row points to. A sub-agent
+    that was refused when it opened has no id: its row is its parent's."""
+    opens = {str(row.get("call")): row.get("run_id") for row in calls if row["action"] == OPEN_RUN}
     found: dict[str, list[Row]] = defaultdict(list)
     for row in calls:
-        run = row.get("run_id") or opens.get((str(row.get("call")).partition(".")[0], str(row.get("run"))))
+        tenant = str(row.get("call")).partition(".")[0]
+        run = row.get("run_id") or opens.get(f"{tenant}.{row.get('run')}") or opens.get(str(row.get("parent")))
         if run:
             found[str(run)].append(row)
     return found
