@@ -1,7 +1,7 @@
 """The HTTP side of the stub (aiohttp, its low-level server): one handler, a table of endpoints, no application router.
 
-It decides nothing: who the caller is comes from identity.py, what becomes of a call from live.py. It must never show a
-traceback, believe a tenant header, or read a body without a bound.
+It decides nothing: who the caller is comes from identity.py, what becomes of a call from live.py and
+capacity_shell.py. It must never show a traceback, believe a tenant header, or read a body without a bound.
 """
 
 from __future__ import annotations
@@ -9,14 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 import orjson
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from stub_service.evidence import Evidence
+from stub_service.capacity.ports import WRITE
+from stub_service.capacity_shell import CapacityShell
+from stub_service.clock import Clock
+from stub_service.dependency.faults import OPERATIONS
+from stub_service.dependency.visits import read_visit
+from stub_service.evidence import DECISIONS, Evidence
 from stub_service.identity import Identify
 from stub_service.lag import LoopLag
 from stub_service.live import LiveService, Told
@@ -26,6 +31,7 @@ from stub_service.requests import read_headers
 MOST_BODY_BYTES = 8 << 20
 BODY_TIMEOUT_S = 30.0
 KEEPALIVE_S = 7 * 24 * 3600.0
+MOST_KEPT_BYTES = 1 << 20
 _SMALL_BODY_BYTES = 4096
 _HOUR_NS = 3_600_000_000_000
 _JSON = "application/json"
@@ -45,12 +51,13 @@ class Refused(Exception):
 class Parts:
     """What the endpoints work on."""
 
-    live: LiveService
+    live: LiveService | None
+    capacity: CapacityShell | None
     identify: Identify
     metrics: Metrics
     lag: LoopLag
-    evidence: Evidence
-    holding: set[asyncio.Task[None]] = field(default_factory=set)
+    evidence: Mapping[str, Evidence]
+    clock: Clock
 
 
 Handler = Callable[[BaseRequest], Awaitable[web.StreamResponse]]
@@ -76,8 +83,13 @@ def handler(parts: Parts) -> Handler:
     async def handle(request: BaseRequest) -> web.StreamResponse:
         path = request.raw_path.partition("?")[0]
         try:
-            if path == "/service" or path.startswith("/service/"):
-                return await _service(parts, request)
+            first = path[1:].partition("/")[0]
+            if first == "service" and parts.live is not None:
+                return await _service(parts, parts.live, request)
+            if first == "runs" and parts.capacity is not None:
+                return await _runs(parts, parts.capacity, request, path)
+            if first == "dependencies" and parts.capacity is not None:
+                return await _dependency(parts.capacity, request, path)
             return await _other(parts, request, path)
         except Refused as refused:
             parts.metrics.bad_requests += 1
@@ -94,21 +106,19 @@ def handler(parts: Parts) -> Handler:
     return handle
 
 
-async def _service(parts: Parts, request: BaseRequest) -> web.StreamResponse:
+async def _service(parts: Parts, live: LiveService, request: BaseRequest) -> web.StreamResponse:
     if request.body_exists:
         await _drain(request)
     headers = request.headers
     tenant = parts.identify(headers.get("Authorization"))
     if tenant is None:
-        parts.metrics.unauthenticated += 1
-        response = _json(401, {"error": "unknown_token"})
-        response.headers["WWW-Authenticate"] = "Bearer"
+        response = _unknown_token(parts)
         response.headers["Server-Timing"] = _timing(0, 0)
         return response
     asked = read_headers(headers)
     if isinstance(asked, str):
         raise Refused(400, "bad_header", asked)
-    met = parts.live.arrive(tenant, asked)
+    met = live.arrive(tenant, asked)
     if isinstance(met, Told):
         if met.hold_ns:
             await asyncio.sleep(met.hold_ns / 1e9)
@@ -116,13 +126,57 @@ async def _service(parts: Parts, request: BaseRequest) -> web.StreamResponse:
     try:
         told = await met.answer
     except asyncio.CancelledError:
-        parts.live.hang_up(met)
+        live.hang_up(met)
         raise
     return _told(told)
 
 
-async def _drain(request: BaseRequest) -> bytes:
-    """Reads the body to its end; keeps only a small one. A caller that sends too much, or too slowly, is refused."""
+async def _runs(parts: Parts, capacity: CapacityShell, request: BaseRequest, path: str) -> web.StreamResponse:
+    body = await _drain(request, MOST_KEPT_BYTES) if request.body_exists else b""
+    tenant = parts.identify(request.headers.get("Authorization"))
+    if tenant is None:
+        return _unknown_token(parts)
+    answer = await capacity.answer(tenant, request.method, path, body, request.headers)
+    if answer is None:
+        raise Refused(404, "no_controller", "this stub serves dependencies only, for a controller of your own")
+    if answer.status == 400:
+        parts.metrics.bad_requests += 1
+    headers = {"Content-Type": _JSON, **answer.headers}
+    return web.Response(status=answer.status, body=orjson.dumps(answer.body), headers=headers)
+
+
+async def _dependency(capacity: CapacityShell, request: BaseRequest, path: str) -> web.StreamResponse:
+    if request.body_exists:
+        await _drain(request)
+    names = path.split("/")[2:]
+    if len(names) != 2 or names[0] not in capacity.dependencies.by_name or names[1] not in OPERATIONS:
+        known = ", ".join(capacity.dependencies.by_name)
+        message = f"there is /dependencies/<name>/<{', '.join(OPERATIONS)}>, with the names {known}"
+        raise Refused(404, "unknown_dependency", message)
+    methods = ("POST",) if names[1] == WRITE else ("GET", "POST")
+    if request.method not in methods:
+        return _wrong_method(methods)
+    visit = read_visit(names[0], names[1], request.headers)
+    if isinstance(visit, str):
+        raise Refused(400, "bad_header", visit)
+    answer = await capacity.visit(visit)
+    headers = {"Content-Type": _JSON}
+    if answer.retry_after is not None:
+        headers["Retry-After"] = answer.retry_after
+    if answer.date is not None:
+        headers["Date"] = answer.date  # the one that the date in Retry-After was counted from
+    return web.Response(status=answer.status, body=orjson.dumps(answer.body), headers=headers)
+
+
+def _unknown_token(parts: Parts) -> web.Response:
+    parts.metrics.unauthenticated += 1
+    response = _json(401, {"error": "unknown_token"})
+    response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+async def _drain(request: BaseRequest, kept_bytes: int = _SMALL_BODY_BYTES) -> bytes:
+    """Reads the body to its end; keeps one of at most `kept_bytes`. Too much, or too slow, is refused."""
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     length = request.content_length
@@ -135,13 +189,15 @@ async def _drain(request: BaseRequest) -> bytes:
                 seen += len(chunk)
                 if seen > MOST_BODY_BYTES:
                     raise Refused(413, "body_too_large", f"a body is at most {MOST_BODY_BYTES} bytes", close=True)
-                if seen <= _SMALL_BODY_BYTES:
+                if seen <= kept_bytes:
                     kept += chunk
     except TimeoutError:
         raise Refused(408, "body_too_slow", f"the body did not end within {BODY_TIMEOUT_S:.0f} s", close=True) from None
     except (web.RequestPayloadError, ValueError):
         raise Refused(400, "bad_body", "the body is not well-formed", close=True) from None
-    if seen > _SMALL_BODY_BYTES:
+    if seen > kept_bytes:
+        if kept_bytes == MOST_KEPT_BYTES:
+            raise Refused(413, "body_too_large", f"a body is at most {MOST_KEPT_BYTES} bytes here")
         return b""
     return kept
 
@@ -149,30 +205,36 @@ async def _drain(request: BaseRequest) -> bytes:
 async def _other(parts: Parts, request: BaseRequest, path: str) -> web.StreamResponse:
     found = _ENDPOINTS.get(path)
     if found is None:
-        known = ", ".join(("/service", *_ENDPOINTS))
-        raise Refused(404, "not_found", f"the stub serves {known}")
+        served = ["/service"] if parts.live is not None else []
+        served += ["/runs", "/dependencies"] if parts.capacity is not None else []
+        raise Refused(404, "not_found", f"the stub serves {', '.join((*served, *_ENDPOINTS))}")
     methods, endpoint = found
     if request.method not in methods:
-        response = _json(405, {"error": "method_not_allowed", "message": f"use {' or '.join(methods)}"})
-        response.headers["Allow"] = ", ".join(methods)
-        return response
+        return _wrong_method(methods)
     return await endpoint(parts, request)
 
 
+def _wrong_method(methods: tuple[str, ...]) -> web.Response:
+    response = _json(405, {"error": "method_not_allowed", "message": f"use {' or '.join(methods)}"})
+    response.headers["Allow"] = ", ".join(methods)
+    return response
+
+
 async def _health(parts: Parts, _: BaseRequest) -> web.StreamResponse:
-    service = parts.live.service
-    return _json(
-        200,
-        {
-            "service": "overload-stub",
-            "tenants_waiting": parts.metrics.tenants_waiting(),
-            "waiting": service.policy.waiting,
-            "running": service.running,
-            "workers": service.workers,
-            "now_ns": parts.live.now_ns(),
-            "loop_lag": parts.lag.figures(),
-        },
-    )
+    document: dict[str, object] = {"service": "overload-stub", "tenants_waiting": parts.metrics.tenants_waiting()}
+    if parts.live is not None:
+        service = parts.live.service
+        document |= {"waiting": service.policy.waiting, "running": service.running, "workers": service.workers}
+    if parts.capacity is not None:
+        in_flight = parts.capacity.dependencies.in_flight()
+        document["dependencies"] = {name: {"in_use": n, "waiting": w} for name, (n, w) in in_flight.items()}
+        document["controller"] = parts.capacity.controller is not None
+    document |= {
+        "evidence": list(parts.evidence),
+        "now_ns": parts.clock.now_ns(),
+        "loop_lag": parts.lag.figures(),
+    }
+    return _json(200, document)
 
 
 async def _epoch(parts: Parts, request: BaseRequest) -> web.StreamResponse:
@@ -185,34 +247,50 @@ async def _epoch(parts: Parts, request: BaseRequest) -> web.StreamResponse:
     if type(instant) is not int or not 0 <= instant <= time.monotonic_ns() + _HOUR_NS:
         message = 'expected {"monotonic_ns": n}, an instant of CLOCK_MONOTONIC of this machine, at most an hour ahead'
         raise Refused(400, "bad_epoch", message)
-    parts.live.set_epoch(instant)
+    parts.clock.set_epoch(instant)
+    if parts.live is not None:
+        parts.live.set_epoch(instant)
+    if parts.capacity is not None:
+        parts.capacity.restart()
     parts.lag.restart()
     parts.metrics.restart()
-    return _json(200, {"now_ns": parts.live.now_ns()})
+    return _json(200, {"now_ns": parts.clock.now_ns()})
 
 
 async def _metrics(parts: Parts, _: BaseRequest) -> web.StreamResponse:
     lag = parts.lag
-    text = parts.metrics.render(parts.live.service.workers, lag.figures(), lag.histogram.sum)
+    text = parts.metrics.render(parts.live.service.workers if parts.live else 0, lag.figures(), lag.histogram.sum)
+    if parts.capacity is not None:
+        text += parts.capacity.metrics.render(parts.capacity.dependencies.in_flight())
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def _evidence(parts: Parts, request: BaseRequest) -> web.StreamResponse:
     query = request.query
-    if query.get("kind", "decisions") != "decisions":
-        raise Refused(404, "unknown_kind", "there is evidence of kind decisions only")
+    evidence = parts.evidence.get(query.get("kind", DECISIONS))
+    if evidence is None:
+        raise Refused(404, "unknown_kind", f"there is evidence of kind {', '.join(parts.evidence)} only")
     cursor = query.get("cursor", "0")
     if cursor != "end" and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         raise Refused(400, "bad_cursor", "cursor must be a whole number of bytes, 0 at first, or 'end'")
     try:
-        lines, after = (b"", parts.evidence.size()) if cursor == "end" else parts.evidence.read(int(cursor))
+        lines, after = (b"", evidence.size()) if cursor == "end" else evidence.read(int(cursor))
     except ValueError as error:
         raise Refused(400, "bad_cursor", str(error)) from None
     return web.Response(body=lines, headers={"Content-Type": "application/jsonl", "Overload-Cursor": str(after)})
 
 
-async def _faults(_parts: Parts, _: BaseRequest) -> web.StreamResponse:
-    return _json(501, {"error": "not_implemented", "message": "this stub has no dependencies yet, so no faults to set"})
+async def _faults(parts: Parts, request: BaseRequest) -> web.StreamResponse:
+    if parts.capacity is None:
+        raise Refused(404, "no_dependencies", "this stub serves no dependencies, so there are no faults to set")
+    if request.method == "POST":
+        try:
+            document = orjson.loads(await _drain(request, MOST_KEPT_BYTES))
+        except orjson.JSONDecodeError as error:
+            raise Refused(400, "bad_faults", f"the body is not JSON: {error.msg} (line {error.lineno})") from None
+        if wrong := parts.capacity.set_faults(document):
+            raise Refused(400, "bad_faults", wrong)
+    return _json(200, parts.capacity.faults_document())
 
 
 _ENDPOINTS: dict[str, tuple[tuple[str, ...], Endpoint]] = {
@@ -220,7 +298,7 @@ _ENDPOINTS: dict[str, tuple[tuple[str, ...], Endpoint]] = {
     "/metrics": (("GET", "HEAD"), _metrics),
     "/evidence": (("GET", "HEAD"), _evidence),
     "/epoch": (("POST",), _epoch),
-    "/faults": (("GET", "HEAD", "POST", "PUT", "DELETE"), _faults),
+    "/faults": (("GET", "HEAD", "POST"), _faults),
 }
 
 

@@ -1,4 +1,4 @@
-"""The service's side of the ledger: rows of decisions.jsonl, appended in batches, and read back by cursor.
+"""The service's side of the ledger: rows of decisions.jsonl and its like, appended in batches, read back by cursor.
 
 A cursor is a byte offset; only whole lines are ever handed out. Memory is bounded: a full batch is written at once, and
 the shell flushes what is left on a timer. Writing is plain blocking I/O into the page cache, some tens of microseconds
@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-DECISIONS = "decisions.jsonl"
+DECISIONS, ARRIVALS, EFFECTS = "decisions", "arrivals", "effects"
+"""Kinds of evidence; the file of each is `<kind>.jsonl`."""
 _BATCH = 1024
 READ_BYTES = 1 << 20
 
@@ -22,8 +23,8 @@ class Evidence:
     """One append-only file. Opening it raises OSError; a write that fails later is told to `on_broken`, once, and ends
     all writing: a hole in the middle would be worse than a file that is too short."""
 
-    def __init__(self, folder: Path, on_broken: Callable[[OSError], None]) -> None:
-        self.path = folder / DECISIONS
+    def __init__(self, folder: Path, on_broken: Callable[[OSError], None], kind: str = DECISIONS) -> None:
+        self.path = folder / f"{kind}.jsonl"
         self._file = self.path.open("ab", buffering=0)
         self._lines: list[bytes] = []
         self._on_broken = on_broken

@@ -13,7 +13,7 @@ MOST_TENANTS = 1000
 OTHERS = "(others)"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000)
-_BUCKETS_NS = tuple(ms * 1_000_000 for ms in _BUCKETS_MS)
+BUCKETS_NS = tuple(ms * 1_000_000 for ms in _BUCKETS_MS)
 
 
 class TenantFigures:
@@ -33,13 +33,13 @@ class TenantFigures:
         self.offered = self.served = self.expired = self.cancelled = self.failed = 0
         self.refused: dict[str, int] = {}
         self.wait_ns = 0
-        self.wait_counts = [0] * (len(_BUCKETS_NS) + 1)
+        self.wait_counts = [0] * (len(BUCKETS_NS) + 1)
 
     def refuse(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def started_after(self, wait_ns: int) -> None:
-        self.wait_counts[bisect_left(_BUCKETS_NS, wait_ns)] += 1
+        self.wait_counts[bisect_left(BUCKETS_NS, wait_ns)] += 1
         self.wait_ns += wait_ns
 
 
@@ -73,9 +73,9 @@ class Metrics:
         lines: list[str] = []
         lines += self._family("offered_total", "counter", "Calls that reached admission.", lambda f: f.offered)
         lines += self._family("served_total", "counter", "Calls served.", lambda f: f.served)
-        lines += _head("refused_total", "counter", "Calls refused at admission, by reason.")
+        lines += head("refused_total", "counter", "Calls refused at admission, by reason.")
         lines += [
-            f"overload_stub_refused_total{{tenant={_quoted(name)},reason={_quoted(reason)}}} {count}"
+            f"overload_stub_refused_total{{tenant={quoted(name)},reason={quoted(reason)}}} {count}"
             for name, figures in self._tenants.items()
             for reason, count in figures.refused.items()
         ]
@@ -84,13 +84,13 @@ class Metrics:
         lines += self._family("failed_total", "counter", "Calls ended by the stub's own stop.", lambda f: f.failed)
         lines += self._family("waiting", "gauge", "Calls in the queue now.", lambda f: f.waiting)
         lines += self._family("running", "gauge", "Calls that occupy a worker now.", lambda f: f.running)
-        lines += _head("queue_wait_seconds", "histogram", "Queue wait of calls that started.")
+        lines += head("queue_wait_seconds", "histogram", "Queue wait of calls that started.")
         for name, figures in self._tenants.items():
-            lines += _histogram(_quoted(name), figures)
+            lines += histogram("queue_wait_seconds", f"tenant={quoted(name)}", figures.wait_counts, figures.wait_ns)
         lines += _single("workers", "gauge", "Workers now.", workers)
         lines += _single("unauthenticated_total", "counter", "Requests without a known token.", self.unauthenticated)
         lines += _single("bad_requests_total", "counter", "Requests with malformed headers or body.", self.bad_requests)
-        lines += _head("loop_lag_seconds", "summary", "How late the stub's own loop ran.")
+        lines += head("loop_lag_seconds", "summary", "How late the stub's own loop ran.")
         lines += [
             f'overload_stub_loop_lag_seconds{{quantile="{quantile}"}} {_seconds(lag[key])}'
             for quantile, key in (("0.5", "p50_ns"), ("0.99", "p99_ns"), ("1", "max_ns"))
@@ -100,34 +100,35 @@ class Metrics:
         return "\n".join(lines)
 
     def _family(self, name: str, kind: str, about: str, value: Callable[[TenantFigures], int]) -> Iterator[str]:
-        yield from _head(name, kind, about)
+        yield from head(name, kind, about)
         for tenant, figures in self._tenants.items():
-            yield f"overload_stub_{name}{{tenant={_quoted(tenant)}}} {value(figures)}"
+            yield f"overload_stub_{name}{{tenant={quoted(tenant)}}} {value(figures)}"
 
 
-def _head(name: str, kind: str, about: str) -> Iterable[str]:
+def head(name: str, kind: str, about: str) -> Iterable[str]:
     return f"# HELP overload_stub_{name} {about}", f"# TYPE overload_stub_{name} {kind}"
 
 
 def _single(name: str, kind: str, about: str, value: int) -> Iterable[str]:
-    return *_head(name, kind, about), f"overload_stub_{name} {value}"
+    return *head(name, kind, about), f"overload_stub_{name} {value}"
 
 
-def _histogram(tenant: str, figures: TenantFigures) -> Iterator[str]:
-    name = "overload_stub_queue_wait_seconds"
+def histogram(name: str, labels: str, counts: list[int], sum_ns: int) -> Iterator[str]:
+    """The samples of one histogram. labels: as they stand between the braces; counts: one more than the buckets."""
+    name = f"overload_stub_{name}"
     seen = 0
-    for edge_ns, count in zip((*_BUCKETS_NS, None), figures.wait_counts, strict=True):
+    for edge_ns, count in zip((*BUCKETS_NS, None), counts, strict=True):
         seen += count
         edge = "+Inf" if edge_ns is None else _seconds(edge_ns)
-        yield f'{name}_bucket{{tenant={tenant},le="{edge}"}} {seen}'
-    yield f"{name}_sum{{tenant={tenant}}} {_seconds(figures.wait_ns)}"
-    yield f"{name}_count{{tenant={tenant}}} {seen}"
+        yield f'{name}_bucket{{{labels},le="{edge}"}} {seen}'
+    yield f"{name}_sum{{{labels}}} {_seconds(sum_ns)}"
+    yield f"{name}_count{{{labels}}} {seen}"
 
 
 def _seconds(ns: int) -> str:
     return f"{ns / 1e9:.9f}".rstrip("0").rstrip(".")
 
 
-def _quoted(label: str) -> str:
+def quoted(label: str) -> str:
     text = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'

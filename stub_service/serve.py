@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ from aiohttp import web
 
 from stub_service import app
 from stub_service.admission.service import SharedService
-from stub_service.evidence import Evidence
+from stub_service.capacity.config import CapacityConfig
+from stub_service.capacity_shell import CapacityShell, LayDefect
+from stub_service.clock import Clock
+from stub_service.evidence import ARRIVALS, DECISIONS, EFFECTS, Evidence
 from stub_service.identity import Identify
 from stub_service.lag import LoopLag
 from stub_service.live import LiveService
@@ -38,21 +42,47 @@ _BACKLOG = 4096
 _MOST_FILES = 65_536
 
 
-def serve(listener: socket.socket, service: SharedService, identify: Identify, folder: Path, watch_parent: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A capacity layer to be served. lay: a defect for its controller. with_controller: false: dependencies alone."""
+
+    config: CapacityConfig
+    lay: LayDefect | None
+    with_controller: bool
+
+
+def kinds(with_capacity: bool) -> tuple[str, ...]:
+    """The kinds of evidence that a stub writes."""
+    return (DECISIONS, ARRIVALS, EFFECTS) if with_capacity else (DECISIONS,)
+
+
+def serve(
+    listener: socket.socket,
+    service: SharedService | None,
+    layer: Layer | None,
+    identify: Identify,
+    folder: Path,
+    watch_parent: bool,
+) -> int:
     """Serves until told to stop. Returns the exit code."""
-    return _run(_serve(listener, service, identify, folder, watch_parent))
+    return _run(_serve(listener, service, layer, identify, folder, watch_parent))
 
 
 def _run(main: Coroutine[Any, Any, int]) -> int:
     try:
-        import uvloop
-    except ImportError:
+        from stub_service import exact_loop
+    except ImportError:  # no uvloop
         return asyncio.run(main)
-    return int(uvloop.run(main))
+    return exact_loop.run(main) if sys.platform == "linux" else asyncio.run(main)
 
 
 async def _serve(
-    listener: socket.socket, service: SharedService, identify: Identify, folder: Path, watch_parent: bool
+    listener: socket.socket,
+    service: SharedService | None,
+    layer: Layer | None,
+    identify: Identify,
+    folder: Path,
+    watch_parent: bool,
 ) -> int:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
@@ -69,30 +99,47 @@ async def _serve(
         loop.add_signal_handler(number, end, 0)
     if watch_parent:
         threading.Thread(target=_wait_for_parent, args=(loop, end), name="parent-pipe", daemon=True).start()
-    timers, metrics = Timers(loop), Metrics()
-    evidence = Evidence(folder, evidence_broke)
-    live = LiveService(service, timers, metrics, evidence.add, loop)
-    http = app.make_server(app.Parts(live, identify, metrics, LoopLag(timers, time.monotonic_ns()), evidence))
+    timers, metrics, clock = Timers(loop), Metrics(), Clock()
+    evidence = {kind: Evidence(folder, evidence_broke, kind) for kind in kinds(layer is not None)}
+    live = LiveService(service, timers, metrics, evidence[DECISIONS].add, loop) if service is not None else None
+    capacity = CapacityShell(layer.config, clock, evidence, layer.lay, layer.with_controller) if layer else None
+    lag = LoopLag(timers, time.monotonic_ns())
+    http = app.make_server(app.Parts(live, capacity, identify, metrics, lag, evidence, clock))
     _prepare_process()
     server = await loop.create_server(http, sock=listener, backlog=_BACKLOG)
 
+    if capacity is not None:
+        capacity.start(_own_url(listener))
+
     def flush(_: None, _due_ns: int, now_ns: int) -> None:
-        evidence.flush()
+        for file in evidence.values():
+            file.flush()
         timers.at(now_ns + _FLUSH_NS, 9, flush, None)
 
     flush(None, 0, time.monotonic_ns())
     _say({"event": "ready", "port": listener.getsockname()[1]})
     code = await stop
     server.close()
-    await _close(live, http)
+    await _close(live, capacity, http)
     timers.close()
-    evidence.close()
+    for file in evidence.values():
+        file.close()
     return stop.result() or code
 
 
-async def _close(live: LiveService, http: web.Server) -> None:
+def _own_url(listener: socket.socket) -> str:
+    """Where this very process can be reached from itself, also if it listens on all addresses."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def _close(live: LiveService | None, capacity: CapacityShell | None, http: web.Server) -> None:
     """Ends what is open, and gives the last answers a moment to leave."""
-    live.stop()
+    if live is not None:
+        live.stop()
+    if capacity is not None:
+        await capacity.close()
     try:
         async with asyncio.timeout(2 * _CLOSE_S):
             await http.shutdown(_CLOSE_S)

@@ -23,6 +23,8 @@ import orjson
 
 from harness.target.errors import TargetGone, TargetUnusable
 from harness.target.url import RemoteStub
+from stub_service.capacity.config import CapacityConfig
+from stub_service.capacity.config import to_json as capacity_to_json
 from stub_service.config import SharedServiceConfig, to_json
 
 READY_S = 20.0
@@ -35,16 +37,20 @@ _KEPT_CHARS = 500
 class StubProcess:
     """`with StubProcess(config, folder) as stub: ...stub.url...`
 
-    evidence_dir: where the child writes decisions.jsonl. tokens: tenant -> token, where they are not `token-<tenant>`;
+    config: a shared service; capacity: a controller with its dependencies; at least one of them. dependencies_only: no
+    controller. evidence_dir: where the child writes decisions.jsonl and, with a capacity layer, arrivals.jsonl and
+    effects.jsonl. tokens: tenant -> token, where they are not `token-<tenant>`;
     they travel in the environment only. port 0: any free one.
     Raises TargetError when the child cannot start, does not become ready, or has died.
     """
 
     def __init__(
         self,
-        config: SharedServiceConfig,
+        config: SharedServiceConfig | None,
         evidence_dir: Path,
         *,
+        capacity: CapacityConfig | None = None,
+        dependencies_only: bool = False,
         defect: str | None = None,
         tokens: Mapping[str, str] | None = None,
         port: int = 0,
@@ -54,9 +60,15 @@ class StubProcess:
         self._output: deque[str] = deque(maxlen=_KEPT_LINES)
         self._scratch = tempfile.TemporaryDirectory(prefix="overload-stub-")
         config_file = Path(self._scratch.name) / "service.json"
-        config_file.write_bytes(orjson.dumps(to_json(config)))
+        served = {
+            "shared": to_json(config) if config is not None else None,
+            "capacity": capacity_to_json(capacity) if capacity is not None else None,
+        }
+        config_file.write_bytes(orjson.dumps(served))
         command = [sys.executable, "-m", "stub_service", "--parent-pipe", "--port", str(port)]
         command += ["--config", str(config_file), "--evidence", str(evidence_dir)]
+        if dependencies_only:
+            command.append("--dependencies-only")
         if defect is not None:
             command += ["--defect", defect]
         self._command, self._tokens = command, dict(tokens or {})
@@ -131,10 +143,10 @@ class StubProcess:
             return control.metrics()
 
     def collect(self, folder: Path) -> None:
-        """Sees to it that the decisions are in the trial's folder. The rest of them follow when the child stops."""
+        """Sees to it that the evidence is in the trial's folder. The rest of it follows when the child stops."""
         with self._control() as control:
             if folder.resolve() == self.evidence_dir.resolve():
-                control.ask("GET", "/evidence?cursor=end")  # flushes
+                control.cursors()  # flushes
             else:
                 control.collect(folder)
 

@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from harness.ledger.reader import DECISIONS
 from harness.target.errors import TargetError, TargetGone, TargetUnusable
 
 _PROBE_S = 5.0
 _ASK_S = 10.0
+_KINDS = ("decisions", "arrivals", "effects")
+"""Names of files are made of these, so what a target says of itself is not among them unless it is one of these."""
 _LARGEST_ANSWER = 8 << 20
 _EXAMPLE = "http://127.0.0.1:8080"
 
@@ -78,12 +79,11 @@ class RemoteStub:
 
     def __init__(self, url: str) -> None:
         self.url = loopback_url(url)
-        self._cursor = 0
+        self._cursors: dict[str, int] = {}
 
     def set_epoch(self, monotonic_ns: int) -> None:
         """The trial begins at this instant of CLOCK_MONOTONIC of this machine. Earlier evidence is not collected."""
-        headers, _ = self.ask("GET", "/evidence?cursor=end")
-        self._cursor = _cursor_of(headers)
+        self._cursors = self.cursors()
         self.ask("POST", "/epoch", orjson.dumps({"monotonic_ns": monotonic_ns}))
 
     def health(self) -> dict[str, Any]:
@@ -100,15 +100,29 @@ class RemoteStub:
     def metrics(self) -> str:
         return self.ask("GET", "/metrics")[1].decode()
 
+    def set_faults(self, faults: list[dict[str, Any]]) -> None:
+        """Replaces the faults of the stub's dependencies."""
+        self.ask("POST", "/faults", orjson.dumps({"faults": faults}))
+
+    def cursors(self) -> dict[str, int]:
+        """How far each kind of evidence has come: kind -> bytes. It is flushed by this."""
+        return {kind: _cursor_of(self.ask("GET", f"/evidence?cursor=end&kind={kind}")[0]) for kind in self._kinds()}
+
     def collect(self, folder: Path) -> None:
-        """Appends the decisions since the epoch to the trial's folder."""
-        with (folder / DECISIONS).open("ab") as file:
-            while True:
-                headers, lines = self.ask("GET", f"/evidence?cursor={self._cursor}")
-                if not lines:
-                    return
-                file.write(lines)
-                self._cursor = _cursor_of(headers)
+        """Appends the evidence since the epoch to the trial's folder, each kind to its own file."""
+        for kind in self._kinds():
+            with (folder / f"{kind}.jsonl").open("ab") as file:
+                while True:
+                    headers, lines = self.ask("GET", f"/evidence?kind={kind}&cursor={self._cursors.get(kind, 0)}")
+                    if not lines:
+                        break
+                    file.write(lines)
+                    self._cursors[kind] = _cursor_of(headers)
+
+    def _kinds(self) -> list[str]:
+        """Decisions, and what reached the dependencies if the stub has some."""
+        told = self.health().get("evidence", [])
+        return [kind for kind in _KINDS if kind in told]
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[http.client.HTTPMessage, bytes]:
         """One exchange that must succeed."""

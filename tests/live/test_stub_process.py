@@ -33,13 +33,21 @@ def run_stub(*arguments, tokens=None):
 
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path):
     good, bad = to_json(config()), tmp_path / "bad.json"
+
+    def shared(**changed):
+        return orjson.dumps({"shared": good | changed})
+
     cases = {
         b"{": f"{bad}:1: not JSON (unexpected end of data)",
-        b"[]": f"{bad}: not a configuration of the shared service (",
-        orjson.dumps(good | {"workers": []}): f"{bad}: workers must be [[from_ns, count], ...], the first from",
-        orjson.dumps(good | {"workers": [[0, -1]]}): f"{bad}: workers: a count cannot be negative",
-        orjson.dumps(good | {"service_time": {}}): f"{bad}: service_time.mean_ns must be above zero",
-        orjson.dumps(good | {"admission": {"policy": "lifo"}}): "unknown policy 'lifo' (known: ",
+        b"[]": f'{bad}: must be an object {{"shared": ..., "capacity": ...}}, either of them null or left out',
+        orjson.dumps(good): f'{bad}: must be an object {{"shared": ..., "capacity": ...}}, either of them null or left out',
+        b'{"shared": null}': f"{bad}: describes nothing to serve; give `shared`, `capacity` or both",
+        b'{"shared": []}': f"{bad}: not a configuration of the shared service (",
+        b'{"capacity": {}}': f"{bad}: not a configuration of the capacity layer (",
+        shared(workers=[]): f"{bad}: workers must be [[from_ns, count], ...], the first from",
+        shared(workers=[[0, -1]]): f"{bad}: workers: a count cannot be negative",
+        shared(service_time={}): f"{bad}: service_time.mean_ns must be above zero",
+        shared(admission={"policy": "lifo"}): "unknown policy 'lifo' (known: ",
     }
     for text, message in cases.items():
         bad.write_bytes(text)
@@ -47,10 +55,11 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path):
         assert (ended.returncode, ended.stdout) == (2, "")
         assert ended.stderr.startswith(f"stub: {message}")
         assert ended.stderr.count("\n") == 1
-    bad.write_bytes(orjson.dumps(good))
+    bad.write_bytes(shared())
     for arguments, message in (
         (("--config", tmp_path / "none.json"), "none.json: cannot be read (No such file or directory)"),
         (("--config", bad, "--defect", "nope"), "unknown defect 'nope' (known: "),
+        (("--config", bad, "--dependencies-only"), "--dependencies-only needs a configuration with `capacity`"),
         (("--config", bad, "--evidence", bad), f"--evidence {bad}: cannot be written (File exists)"),
         (("--config", bad, "--port", "70000"), "--port 70000: a port is between 0 and 65535"),
     ):
@@ -109,7 +118,7 @@ def test_stopping_gives_open_calls_their_terminal_row_and_an_answer(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_with_code_0(tmp_path, number):
     file = tmp_path / "service.json"
-    file.write_bytes(orjson.dumps(to_json(config())))
+    file.write_bytes(orjson.dumps({"shared": to_json(config())}))
     with subprocess.Popen(
         [sys.executable, "-m", "stub_service", "--config", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:
@@ -198,7 +207,9 @@ GARBAGE = {
     b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n": 404,
     b"GET /epoch HTTP/1.1\r\nHost: a\r\n\r\n": 405,
     b"DELETE /healthz HTTP/1.1\r\nHost: a\r\n\r\n": 405,
-    b"GET /faults HTTP/1.1\r\nHost: a\r\n\r\n": 501,
+    b"GET /faults HTTP/1.1\r\nHost: a\r\n\r\n": 404,
+    b"POST /runs HTTP/1.1\r\nHost: a\r\n\r\n": 404,
+    b"PUT /faults HTTP/1.1\r\nHost: a\r\n\r\n": 405,
     b"GET /service HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer token-\xff\xfe\r\n\r\n": 401,
 }
 
