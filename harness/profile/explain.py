@@ -126,7 +126,8 @@ def _next(node: Node, steps: list[Step]) -> tuple[int, Step]:
         if isinstance(step, int):
             return 1, step
         if step == "steps" and len(steps) > 1 and isinstance(steps[1], int):
-            return 2, steps[1] + 1
+            # `[8/s, {...}]` has its base first; a batch written as a list is its steps alone.
+            return 2, steps[1] + (not node.sequence or node.sequence[0].kind == "scalar")
         return 1, {"base": 0, "from": 0, "to": 1}.get(step, len(node.sequence))
     return 0, step
 

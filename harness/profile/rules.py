@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from harness.profile import run_rules
+from harness.profile.run_rules import Contradiction
 from harness.profile.units import show_duration
 
 if TYPE_CHECKING:  # the model imports this module
     from harness.profile.model import Tenant, Window
 
-Contradiction: TypeAlias = tuple[tuple[str | int, ...], str]
+__all__ = ["Contradiction", "Contradictions", "contradictions"]
 
 
 class Contradictions(ValueError):
@@ -45,6 +47,7 @@ def contradictions(parts: Mapping[str, Any]) -> Iterator[Contradiction]:
             yield from _of_tenant(name, tenant, duration)
     if parts.get("service") is not None:
         yield from _of_service(dict(parts["service"]), duration)
+    yield from run_rules.contradictions(parts)
 
 
 def _of_phases(phases: Mapping[str, Window | None], duration: int | None) -> Iterator[Contradiction]:
