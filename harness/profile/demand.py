@@ -9,8 +9,8 @@ and a tenant that offers r(t) [calls/s] sends at most, with L = R * (after + pat
 
     r(t) + (a - 1) * max r(s), t - L < s <= t                      [calls/s]
 
-never more in one second than its own budget lets through. Recorded tenants are files: what they hold is told by whoever
-read them (`recorded_peaks`), and left out otherwise.
+never more in one second than its own budget lets through. Tenants with runs: run_demand.py. Recorded tenants are files:
+what they hold is told by whoever read them (`recorded_peaks`), and left out otherwise.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fractions import Fraction
 from itertools import pairwise
 from types import MappingProxyType
 
+from harness.profile import run_demand
 from harness.profile.model import Profile, Service, Tenant, Window
 from harness.profile.units import NS_PER_S
 
@@ -41,7 +42,9 @@ def amplification(tenant: Tenant) -> int:
 
 def calls_within(profile: Profile, tenant: Tenant, window: Window | None = None) -> int | None:
     """Original calls due in the window (None: in the whole trial). Exact for `even`, the expectation for `poisson`,
-    None for recorded arrivals."""
+    None for recorded arrivals. Of a tenant with runs: the runs that begin."""
+    if tenant.runs:
+        return run_demand.begun_within(profile, tenant, window)
     if tenant.rate is None:
         return None
     from_ns, to_ns = (window.from_ns, window.to_ns) if window else (0, profile.duration)
@@ -69,19 +72,24 @@ def peak_rate_per_s(
     profile: Profile, window: Window | None = None, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS
 ) -> Fraction:
     """The most original calls a second of all tenants together, at any instant of the window."""
-    steps = [step for tenant in profile.tenants.values() for step in _segments(profile, tenant)]
+    tenants = profile.tenants.values()
+    steps = [step for tenant in tenants for step in _segments(profile, tenant)]
+    steps += [step for tenant in tenants for step in run_demand.steps_of(profile, tenant, worst=False)]
     return _highest(steps, window) + sum(recorded_peaks.values(), Fraction(0))
 
 
 def worst_case_rate_per_s(profile: Profile, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS) -> Fraction:
     """The most calls a second that the trial can send: every call refused, at the worst instant (module docstring).
+    Attempts at dependencies that runs lead to count as calls.
 
     recorded_peaks: tenant -> most calls a second of its recording.
     """
     steps: list[_Step] = []
     always = Fraction(0)
     for name, tenant in profile.tenants.items():
-        if tenant.rate is not None:
+        if tenant.runs:
+            steps += run_demand.steps_of(profile, tenant, worst=True)
+        elif tenant.rate is not None:
             steps += _worst_steps(profile, name, tenant)
         elif name in recorded_peaks:
             always += _budgeted(tenant, recorded_peaks[name] * _per_run(profile, name, tenant))
@@ -92,6 +100,9 @@ def most_calls(profile: Profile) -> int:
     """The most calls that the trial can send in all, recorded tenants left out."""
     total = 0
     for name, tenant in profile.tenants.items():
+        if tenant.runs:
+            total += run_demand.most_calls(profile, tenant)
+            continue
         calls = (calls_within(profile, tenant) or 0) * _per_run(profile, name, tenant)
         if tenant.budget and tenant.budget.scope == "tenant":
             calls = min(calls, tenant.budget.burst + math.floor(tenant.budget.rate * profile.duration / NS_PER_S))

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
+from harness.profile import run_describe
 from harness.profile.demand import (
     NO_PEAKS,
     amplification,
@@ -68,10 +69,12 @@ class Description:
 def describe(profile: Profile, *, cores: int = 2, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS) -> Description:
     """cores: of the machine that would run the bundled stub. recorded_peaks: as demand.py takes them."""
     phases = tuple(_load(profile, name, window) for name, window in _windows(profile))
-    refusal = stub_refusal(profile, cores, recorded_peaks) if profile.service else None
+    described = profile.service is not None or profile.capacity is not None
+    refusal = stub_refusal(profile, cores, recorded_peaks) if described else None
     sentences = [
         _who(profile),
         *(_phase_sentence(profile, phase) for phase in phases),
+        *run_describe.sentences(profile),
         _recorded_sentence(profile),
         _patience_sentence(profile),
         *_amplified_sentences(profile, recorded_peaks),
@@ -169,8 +172,11 @@ def _recorded_sentence(profile: Profile) -> str:
 
 def _patience_sentence(profile: Profile) -> str:
     groups: dict[str, list[str]] = {}
-    for name in profile.tenants:
-        groups.setdefault(_patience_text(profile, name), []).append(name)
+    for name, tenant in profile.tenants.items():
+        if not tenant.runs:  # theirs is the deadline of their envelope
+            groups.setdefault(_patience_text(profile, name), []).append(name)
+    if not groups:
+        return ""
     if len(groups) == 1:
         return f"Callers {next(iter(groups))}."
     texts = [f"{_names(names)} {text}" for text, names in list(groups.items())[:_MOST_GROUPS]]
@@ -191,8 +197,10 @@ def _amplified_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction
         for text, names in _by_text(profile, text_of):
             yield f"{_names(names)}: {text}."
     original = _original_calls(profile)
-    yield f"Original calls: {original:,} in all, at most {_rate(peak)}."
-    yield f"Worst case, every call refused: {_rate(worst)}, and {most_calls(profile):,} calls in all."
+    runs = any(tenant.runs for tenant in profile.tenants.values())
+    yield f"Original calls{' and runs' if runs else ''}: {original:,} in all, at most {_rate(peak)}."
+    wrong = "everything fails, attempts at dependencies counted in" if runs else "every call refused"
+    yield f"Worst case, {wrong}: {_rate(worst)}, and {most_calls(profile):,} calls in all."
 
 
 def _by_text(profile: Profile, text_of: Callable[[Tenant], str]) -> list[tuple[str, list[str]]]:
@@ -221,7 +229,9 @@ def _budget_text(tenant: Tenant) -> str:
 
 
 def _stub_sentence(profile: Profile, cores: int, refusal: str | None) -> str:
-    if profile.service is None:
+    if profile.service is None and profile.capacity is None:
+        if any(tenant.runs for tenant in profile.tenants.values()):
+            return ""
         return (
             "No service is described: it can be run against a target only, neither simulated nor on the bundled stub."
         )
