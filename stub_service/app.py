@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import orjson
 from aiohttp import web
@@ -148,7 +149,7 @@ async def _runs(parts: Parts, capacity: CapacityShell, request: BaseRequest, pat
 async def _dependency(capacity: CapacityShell, request: BaseRequest, path: str) -> web.StreamResponse:
     if request.body_exists:
         await _drain(request)
-    names = path.split("/")[2:]
+    names = [unquote(name, errors="replace") for name in path.split("/")[2:]]
     if len(names) != 2 or names[0] not in capacity.dependencies.by_name or names[1] not in OPERATIONS:
         known = ", ".join(capacity.dependencies.by_name)
         message = f"there is /dependencies/<name>/<{', '.join(OPERATIONS)}>, with the names {known}"

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import orjson
+from yarl import URL
 
 from stub_service.capacity.ports import DependencyAnswer, DependencyCall
 from stub_service.dependency.model import NO_ANSWER
@@ -38,7 +40,8 @@ class Outbound:
 
     async def call(self, asked: DependencyCall) -> DependencyAnswer:
         """The answer; status 0 where none came in time, or none that is HTTP."""
-        url = f"{self._base_url}/dependencies/{asked.dependency}/{asked.operation}"
+        path = f"/dependencies/{quote(asked.dependency, safe='')}/{asked.operation}"
+        url = URL(self._base_url + path, encoded=True)
         try:
             async with (
                 asyncio.timeout(max(0, asked.timeout_ns) / 1e9),

@@ -97,8 +97,8 @@ def _capacity_problem(config: CapacityConfig) -> str | None:
         return "capacity.ceiling must be at least 1: with 0 nothing would ever start"
     for dependency in config.dependencies:
         at = f"capacity.dependencies.{dependency.name}"
-        if not dependency.name or not dependency.name.isascii() or not dependency.name.replace("_", "a").isalnum():
-            return f"{at}: a name has letters, digits and _ only, because it becomes a part of a path"
+        if not dependency.name or not dependency.name.isprintable() or len(dependency.name) > 200:
+            return f"{at}: a name has 1 to 200 printable characters"
         if dependency.workers < 1 or dependency.service_ns < 1 or dependency.expected_ns < 0:
             return f"{at}: workers and service_ns must be above zero, expected_ns not below it"
         if not (_is_bulkhead(dependency.reads) and _is_bulkhead(dependency.writes)):

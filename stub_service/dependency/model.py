@@ -18,7 +18,7 @@ checks judge by. It must never lose a row, commit a write twice for one key, or 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from stub_service.capacity.config import CapacityConfig, Fault
@@ -31,7 +31,7 @@ from stub_service.dependency.visits import Visit, visit_of
 VIRTUAL_EPOCH_S = 1_767_225_600
 """The wall clock at instant 0 of a trial in virtual time: 2026-01-01 00:00:00 UTC, always, so that dates repeat."""
 
-Sleep = Callable[[int], Awaitable[None]]
+Sleep = Callable[[int], Coroutine[Any, Any, None]]
 """Waits so many nanoseconds."""
 
 
@@ -71,7 +71,7 @@ class Dependencies:
         self._record_effect = record_effect
         self._sleep = sleep
         self._wall_s = wall_s or (lambda: VIRTUAL_EPOCH_S + now_ns() / 1e9)
-        self._working_on: set[asyncio.Task[None]] = set()
+        self._working_on: set[asyncio.Future[None]] = set()
 
     async def handle(self, visit: Visit) -> DependencyAnswer:
         """The answer, after however long it takes. Raises KeyError for a dependency that does not exist."""
@@ -105,7 +105,7 @@ class Dependencies:
     async def settle(self) -> None:
         """Waits for the work that callers have left behind, so that its effects are written."""
         while self._working_on:
-            await asyncio.gather(*self._working_on)
+            await asyncio.wait(self._working_on)
 
     def stop(self) -> int:
         """Gives up what callers have left behind; says how much it was. Its effects never come to be."""
@@ -146,18 +146,18 @@ class Dependencies:
     ) -> None:
         """The caller is gone; the worker does not know."""
 
-        async def rest() -> None:
-            try:
-                await self._sleep(max(0, rest_ns))
-            except asyncio.CancelledError:
+        def rested(task: asyncio.Future[None]) -> None:
+            # In a callback, because a task that is cancelled before it has begun never runs any of its own code.
+            self._working_on.discard(task)
+            if task.cancelled():
                 dependency.pool.give_back()
                 _unmark(dependency, visit, held)
-                raise
-            self._done(visit, dependency, held, work)
+            else:
+                self._done(visit, dependency, held, work)
 
-        task = asyncio.get_running_loop().create_task(rest())
+        task = asyncio.ensure_future(self._sleep(max(0, rest_ns)))
         self._working_on.add(task)
-        task.add_done_callback(self._working_on.discard)
+        task.add_done_callback(rested)
 
     def _done(
         self, visit: Visit, dependency: Downstream, held: asyncio.Future[None] | None, work: Work
