@@ -39,7 +39,7 @@ from harness.profile.base import DurationNs, Part
 from harness.profile.units import NS_PER_S
 
 NAME = "v07.retry_after"
-THROTTLES = frozenset((413, 429, 503))
+THROTTLES = frozenset((429, 503))
 TYPED = frozenset((THROTTLED, DEPENDENCY_UNAVAILABLE, EXPIRED))
 DATES = ("IMF date", "RFC 850 date", "asctime date")
 STATED = ("seconds", "decimal seconds", *DATES)
