@@ -15,12 +15,11 @@ from typing import Any
 from harness import checks
 from harness.checks.verdict import Verdict
 from harness.ledger import manifest as manifests
-from harness.ledger.reader import CALLS, DECISIONS, Trial, read_trial
+from harness.ledger.reader import CALLS, Trial, read_trial
 from harness.ledger.writer import JsonLines, write_manifest
 from harness.profile.model import Profile
 from harness.profile.scale import scaled
-from harness.simulate.driver import Simulation
-from harness.simulate.record import calls_to, decisions_to
+from harness.simulate.record import AnySimulation, files_of, simulation_of
 from harness.workload.plan import planned
 
 
@@ -41,7 +40,7 @@ def judge_in_virtual_time(
     defect: str | None = None,
     only: Sequence[str] | None = None,
     time_scale: float = 1.0,
-    doctor: Callable[[Simulation], None] = lambda simulation: None,
+    doctor: Callable[[AnySimulation], None] = lambda simulation: None,
 ) -> Cell:
     """document: a resolved profile, as YAML would say it. doctor: may replace parts of the callers (a defect there)."""
     with TemporaryDirectory() as folder:
@@ -54,7 +53,7 @@ def trial_in_virtual_time(
     document: dict[str, Any],
     defect: str | None = None,
     time_scale: float = 1.0,
-    doctor: Callable[[Simulation], None] = lambda simulation: None,
+    doctor: Callable[[AnySimulation], None] = lambda simulation: None,
 ) -> Trial:
     """Writes the trial's ledger to the folder and reads it back."""
     profile = scaled(Profile.model_validate(document), time_scale)
@@ -71,11 +70,11 @@ def trial_in_virtual_time(
         plan=planned(profile),
         decisions=True,
     )
-    calls, decisions = JsonLines(folder / CALLS), JsonLines(folder / DECISIONS)
-    simulation = Simulation(profile, calls_to(calls.add), decisions_to(decisions.add), defect=defect)
+    files = {name: JsonLines(folder / name) for name in files_of(profile)}
+    simulation = simulation_of(profile, {name: file.add for name, file in files.items()}, defect=defect)
     doctor(simulation)
     at_ns = simulation.run()
-    calls.close()
-    decisions.close()
-    write_manifest(folder, manifests.end(begun, "completed", at_ns, calls.written, None))
+    for file in files.values():
+        file.close()
+    write_manifest(folder, manifests.end(begun, "completed", at_ns, files[CALLS].written, None, simulation.leftovers))
     return read_trial(folder)

@@ -21,16 +21,15 @@ from harness import checks
 from harness.checks.verdict import Verdict, Word, exit_code, worst
 from harness.errors import BadInput, TrialBroken
 from harness.ledger import manifest as manifests
-from harness.ledger.reader import CALLS, DECISIONS, Trial, read_trial
+from harness.ledger.reader import CALLS, Trial, read_trial
 from harness.ledger.writer import JsonLines, write_manifest
 from harness.machine import usable_cores
 from harness.profile.demand import stub_refusal
 from harness.profile.loader import Loaded
 from harness.recorded.schedule import source
 from harness.report import write_reports
-from harness.simulate.driver import Simulation
-from harness.simulate.record import calls_to, decisions_to
-from harness.simulate.service import shared_service
+from harness.simulate.record import files_of, has_runs, simulation_of
+from harness.simulate.service import capacity_config, shared_service
 from harness.target.driver_process import LiveProcess
 from harness.target.stub import StubProcess
 from harness.target.url import RemoteStub, connect
@@ -118,21 +117,23 @@ def judge(folder: Path, only: Sequence[str] | None = None, write: bool = True) -
 
 
 def simulate(loaded: Loaded, folder: Path, defect: str | None = None) -> None:
-    """Runs the profile in virtual time and writes the ledger. Raises BadInput if it describes no service."""
+    """Runs the profile in virtual time and writes the ledger. Raises BadInput if it does not describe what it needs."""
     profile, recorded = loaded.profile, recordings(loaded, folder)
     manifest = _begin(loaded, folder, "simulated", {"kind": SIMULATOR, "defect": defect}, "virtual", recorded, True)
-    calls, decisions = JsonLines(folder / CALLS), JsonLines(folder / DECISIONS)
+    files = {name: JsonLines(folder / name) for name in files_of(profile)}
     reason, at_ns = "error", 0
+    leftovers = None
     try:
-        simulation = Simulation(profile, calls_to(calls.add), decisions_to(decisions.add), recorded, defect)
+        simulation = simulation_of(profile, {name: file.add for name, file in files.items()}, recorded, defect)
         at_ns = simulation.run()
+        leftovers = simulation.leftovers
         reason = "completed"
     except KeyboardInterrupt:
         reason = "interrupted"
     finally:
-        calls.close()
-        decisions.close()
-        write_manifest(folder, manifests.end(manifest, reason, at_ns, calls.written, None))
+        for file in files.values():
+            file.close()
+        write_manifest(folder, manifests.end(manifest, reason, at_ns, files[CALLS].written, None, leftovers))
 
 
 def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_progress: Progress) -> None:
@@ -146,7 +147,10 @@ def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_prog
     refusal = stub_refusal(loaded.profile, usable_cores())
     if refusal is not None:
         raise BadInput(refusal)
-    with StubProcess(shared_service(loaded.profile), folder, defect=defect) as stub:
+    profile = loaded.profile
+    shared = shared_service(profile) if profile.service is not None or not has_runs(profile) else None
+    capacity = capacity_config(profile) if profile.capacity is not None or has_runs(profile) else None
+    with StubProcess(shared, folder, capacity=capacity, defect=defect) as stub:
         _drive(loaded, folder, {"kind": STUB, "url": stub.url, "defect": defect}, stub, on_progress)
 
 

@@ -47,10 +47,17 @@ def begin(
 
 
 def end(
-    manifest: dict[str, Any], reason: str, at_ns: int, calls: int, stub_loop_lag: dict[str, Any] | None
+    manifest: dict[str, Any],
+    reason: str,
+    at_ns: int,
+    calls: int,
+    stub_loop_lag: dict[str, Any] | None,
+    leftovers: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """reason: `completed`, or why the trial is not to be trusted."""
+    """reason: `completed`, or why the trial is not to be trusted. leftovers: what the capacity layer still holds."""
     ended = {"reason": reason, "at_ns": at_ns, "calls": calls, "stub_loop_lag": stub_loop_lag}
+    if leftovers is not None:
+        ended["leftovers"] = leftovers
     return {**manifest, "ended": ended}
 
 

@@ -32,7 +32,10 @@ DecisionSink = Callable[[SharedService, Ticket, str, str | None, int], None]
 
 
 class Simulation:
-    """One trial in virtual time. `run` may be called once."""
+    """One trial in virtual time. `run` may be called once. leftovers: what the service still holds; nothing is kept
+    there that could leak."""
+
+    leftovers: dict[str, Any] | None = None
 
     def __init__(
         self,

@@ -1,22 +1,53 @@
-"""The simulator's side of the ledger: the same rows that a live trial has, from virtual time.
+"""The simulators' side of the ledger: the same rows that a live trial has, from virtual time.
 
-Pure: rows go to the `add` of whatever was given (harness/ledger/writer.py in a trial, a list in a test).
+Which of the two simulators a profile needs is decided here. Pure: rows go to the `add` of whatever was given
+(harness/ledger/writer.py in a trial, a list in a test).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import orjson
 
 from harness.ledger.call import Call
+from harness.ledger.reader import ARRIVALS, CALLS, DECISIONS, EFFECTS
 from harness.ledger.rows import call_row
-from harness.simulate.driver import CallSink, DecisionSink
+from harness.profile.model import Profile
+from harness.simulate.capacity import CapacitySimulation, RecordSink
+from harness.simulate.driver import CallSink, DecisionSink, Simulation
+from harness.workload.plan import RecordedSource, no_recordings
 from stub_service.admission.policy import Ticket
 from stub_service.admission.service import SharedService
+from stub_service.capacity.records import Arrival, Decision, Effect
+from stub_service.capacity.records import row as capacity_row
 
 AddLine = Callable[[bytes], None]
+AnySimulation: TypeAlias = Simulation | CapacitySimulation
+
+
+def has_runs(profile: Profile) -> bool:
+    """Its tenants' agents run behind a capacity layer."""
+    return any(tenant.runs for tenant in profile.tenants.values())
+
+
+def files_of(profile: Profile) -> tuple[str, ...]:
+    """Names of the ledger's files that a simulation of the profile writes."""
+    return (CALLS, DECISIONS, ARRIVALS, EFFECTS) if has_runs(profile) else (CALLS, DECISIONS)
+
+
+def simulation_of(
+    profile: Profile,
+    add: Mapping[str, AddLine],
+    recorded: RecordedSource = no_recordings,
+    defect: str | None = None,
+) -> AnySimulation:
+    """The simulation that a profile needs, its rows going to `add[file]` for each of `files_of`. Raises BadInput."""
+    if has_runs(profile):
+        records = records_to(add[DECISIONS], add[ARRIVALS], add[EFFECTS])
+        return CapacitySimulation(profile, calls_to(add[CALLS]), records, defect)
+    return Simulation(profile, calls_to(add[CALLS]), decisions_to(add[DECISIONS]), recorded, defect)
 
 
 def calls_to(add: AddLine) -> CallSink:
@@ -55,3 +86,13 @@ def decisions_to(add: AddLine) -> DecisionSink:
         add(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
 
     return on_decision
+
+
+def records_to(decisions: AddLine, arrivals: AddLine, effects: AddLine) -> RecordSink:
+    """A sink that adds a line of the file that a record of the capacity layer belongs to."""
+    add_to: dict[type[Any], AddLine] = {Decision: decisions, Arrival: arrivals, Effect: effects}
+
+    def on_record(record: Decision | Arrival | Effect) -> None:
+        add_to[type(record)](orjson.dumps(capacity_row(record), option=orjson.OPT_APPEND_NEWLINE))
+
+    return on_record
