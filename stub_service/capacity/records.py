@@ -13,9 +13,10 @@ WILL_RETRY, NEEDS_PERSON, STOPPED, DONE = "will_retry", "needs_person", "stopped
 """What the user of the run is shown (`user_status`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decision:
-    """One thing that the controller decided. kind, and the outcomes that it may have:
+    """One thing that the controller decided. Not frozen: that would triple the time to make one, three of them a step;
+    nobody changes it all the same. kind, and the outcomes that it may have:
 
     run      opened | done | budget_exhausted | expired | cancelled | needs_person | failed (the run's own end)
     batch    admitted | budget_exhausted | expired | cancelled | ...  (the whole batch, before any of its steps)

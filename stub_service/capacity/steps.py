@@ -1,0 +1,459 @@
+"""The way of one step: admission, the call, what an ambiguous write left behind, a retry, and exactly one end.
+
+    waits in its run (parallel) -> follows an equal read? -> circuit, capacity (waits for a slot) -> the call
+      -> answered well: served
+      -> a write that may have been committed: read-back first; committed: served, unknown: needs_person or failed
+      -> the retry owner says when: waits, asks for capacity again, calls again; or says no: failed, throttled
+
+A step whose deadline passes, or whose run is cancelled, while it waits for anything ends there; one that is on its way
+ends with its call, and nothing follows. Whatever happens, also when the caller is cancelled at any await, its slot is
+given back, and its reservation if it never started. A read-back runs in the slot of the write that it settles.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError, Future, get_running_loop
+from collections.abc import Callable
+
+from stub_service.capacity.bulkhead import Bulkhead, Grant
+from stub_service.capacity.coalesce import Coalescer, Flight, Key
+from stub_service.capacity.dispatch import DISPLACED, GO, Dispatcher, Refusal
+from stub_service.capacity.ports import READBACK, WRITE, CallDependency, DependencyAnswer, DependencyCall, StepResult
+from stub_service.capacity.records import WILL_RETRY
+from stub_service.capacity.retry import OWNER, Failed, RetryOwner
+from stub_service.capacity.runs import (
+    CANCELLED,
+    COALESCED,
+    EXPIRED,
+    FAILED,
+    GOOD,
+    NEEDS_PERSON,
+    OPEN,
+    QUEUED,
+    SERVED,
+    THROTTLED,
+    LiveStep,
+    Run,
+    user_status,
+)
+
+LAYER = "controller"
+LANDED = "landed"
+LOOKS = 3
+"""Most read-backs of one ambiguous write."""
+COMMITTED, NOT_COMMITTED, UNKNOWN = "committed", "not_committed", "unknown"
+
+
+def answered_well(answer: DependencyAnswer) -> bool:
+    return 200 <= answer.status < 400
+
+
+def blames(answer: DependencyAnswer) -> bool | None:
+    """Whether the answer is a failure of the dependency; None: it says nothing about its health (429)."""
+    return None if answer.status == 429 else answer.status == 0 or answer.status >= 500
+
+
+def failure_reason(answer: DependencyAnswer) -> str:
+    return f"status_{answer.status}" if answer.status else "no_answer"
+
+
+class StepFlow:
+    """Its parts are attributes, so that each can be replaced: `dispatch`, `retry`, `coalescer`, `call`."""
+
+    def __init__(
+        self,
+        dispatch: Dispatcher,
+        retry: RetryOwner,
+        coalescer: Coalescer,
+        call: CallDependency,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.dispatch = dispatch
+        self.events = dispatch.events
+        self.retry = retry
+        self.coalescer = coalescer
+        self.call = call
+        self.now_ns = now_ns
+
+    async def run(self, live: LiveStep) -> StepResult:
+        """From admission to the end; the batch has been paid for."""
+        run = live.run
+        run.active[live] = None
+        holds_permit = False
+        try:
+            if run.in_flight >= run.parallel or run.waiting:
+                stopped = await self._wait_in_run(live)
+                if stopped:
+                    return stopped
+            run.in_flight += 1
+            holds_permit = True
+            key = self.coalescer.key(run.tenant, live.step)
+            return await (self._admitted(live) if key is None else self._shared(live, key))
+        except CancelledError:
+            self._abandoned(live, CANCELLED, "caller_gone")
+            raise
+        except Exception:
+            self._abandoned(live, FAILED, "controller_error")
+            raise
+        finally:
+            run.active.pop(live, None)
+            if holds_permit:
+                run.in_flight -= 1
+            self._next_in_run(run)
+
+    async def _wait_in_run(self, live: LiveStep) -> StepResult | None:
+        run = live.run
+        run.waiting.append(live)
+        try:
+            signal = await self._wait(live, run.deadline_ns)
+        finally:
+            if live in run.waiting:
+                run.waiting.remove(live)
+        return self._stopped(live, signal)
+
+    def _next_in_run(self, run: Run) -> None:
+        free = run.parallel - run.in_flight
+        while run.waiting and free > 0:
+            if run.waiting.popleft().wake(GO):
+                free -= 1
+
+    async def _shared(self, live: LiveStep, key: Key) -> StepResult:
+        """A read that may share its call: it follows the one on its way, or leads."""
+        rank = live.run.rank
+        while (flight := self.coalescer.find(key, rank)) is not None:
+            result = await self._follow(live, flight)
+            if result is not None:
+                return result
+        led = self.coalescer.lead(key, live, rank)
+        if led is None:
+            return await self._admitted(live)
+        try:
+            return await self._admitted(live, led)
+        finally:
+            for follower in self.coalescer.land(key, led):
+                follower.wake(LANDED)
+
+    async def _follow(self, live: LiveStep, flight: Flight) -> StepResult | None:
+        """The leader's end, as this step's; None: the leader ended for reasons of its own run, so ask again."""
+        flight.followers.append(live)
+        live.state = "follows"
+        leader: LiveStep = flight.leader
+        signal = await self._wait(live, live.run.deadline_ns)
+        if signal != LANDED:
+            return self._stopped(live, signal)
+        stopped = self._stopped(live, GO)
+        if stopped:
+            return stopped
+        result = leader.result
+        if result is None or (result.outcome not in GOOD and leader.run is not live.run and result.attempts == 0):
+            return None
+        live.leader = leader.name
+        if result.outcome in GOOD:
+            return self.end(live, COALESCED, None, self.now_ns(), answer_of=result)
+        return (
+            None
+            if result.outcome in (CANCELLED, EXPIRED)
+            else self.end(live, result.outcome, result.reason, self.now_ns(), answer_of=result)
+        )
+
+    async def _admitted(self, live: LiveStep, flight: Flight | None = None) -> StepResult:
+        """Capacity, call, retry: until it ends."""
+        proved_absent = False
+        again = False
+        while True:
+            ended = await self.acquire(live, again)
+            if ended is not None:
+                return ended
+            if flight is not None:
+                flight.started = True
+            answer = await self._attempt(live)
+            if answered_well(answer):
+                return self._served(live, answer)
+            if live.step.operation == WRITE and self.retry.ambiguous(live.step, answer.status):
+                found = await self._settle(live)
+                if found != NOT_COMMITTED:
+                    return self._settled(live, found, answer)
+                proved_absent = True
+            self._release(live, answer)
+            retried = await self._retry(live, answer, proved_absent)
+            if retried is not None:
+                return retried
+            again = True
+
+    async def acquire(self, live: LiveStep, again: bool) -> StepResult | None:
+        """A slot for the step (None: it holds one, and is recorded as started), or its end."""
+        now_ns = self.now_ns()
+        stopped = self._stopped(live, GO, now_ns)
+        if stopped:
+            return stopped
+        admitted = self.dispatch.admit(live, now_ns, again)
+        bulkhead = self.dispatch.bulkheads[live.step.dependency, live.step.operation]
+        if type(admitted) is Refusal:
+            return self.end(live, admitted.outcome, admitted.reason, now_ns, retry_at_ns=admitted.retry_at_ns)
+        if admitted is None:
+            live.state = "queued"
+            wait_ns = (live.estimated_ns or now_ns) - now_ns
+            self.events.step(live, bulkhead, "step", QUEUED, None, now_ns, status=WILL_RETRY, delay_ns=wait_ns)
+            signal = await self._wait(live, live.run.deadline_ns)
+            live.queue_wait_ns += self.now_ns() - now_ns
+            self.dispatch.leave(live)
+            stopped = self._stopped(live, signal)
+            if stopped:
+                return stopped
+            now_ns = self.now_ns()
+        live.attempt += 1
+        live.state = "running"
+        self.events.step(live, bulkhead, "step", "admitted", None, now_ns)
+        return None
+
+    async def _attempt(self, live: LiveStep) -> DependencyAnswer:
+        """One call, in the slot that the step holds."""
+        grant = live.grant
+        assert grant is not None
+        answer = await self._send(live, live.step.operation, grant)
+        live.service_ns = self.now_ns() - grant.started_ns
+        self.dispatch.holds[live.step.dependency].answered(answer, self.now_ns())
+        return answer
+
+    async def _send(self, live: LiveStep, operation: str, grant: Grant) -> DependencyAnswer:
+        run, step = live.run, live.step
+        try:
+            return await self.call(
+                DependencyCall(
+                    dependency=step.dependency,
+                    operation=operation,
+                    run=run.id,
+                    step=step.step,
+                    attempt=live.attempt,
+                    owner=OWNER,
+                    layer=LAYER,
+                    round=live.round,
+                    tenant=run.tenant,
+                    traffic_class=run.wish.traffic_class,
+                    tool=step.tool,
+                    deadline_ns=run.deadline_ns,
+                    timeout_ns=grant.bulkhead.timeout_ns,
+                    probe=grant.passed.probe > 0,
+                    idempotency_key=step.idempotency_key,
+                )
+            )
+        except OSError:  # TimeoutError and a broken connection are OSErrors
+            return DependencyAnswer(0)
+
+    def _served(self, live: LiveStep, answer: DependencyAnswer) -> StepResult:
+        self._release(live, answer)
+        now_ns = self.now_ns()
+        if live.run.state == OPEN:
+            return self.end(live, SERVED, None, now_ns, answer=answer)
+        return self._late(live, answer, now_ns)
+
+    def _late(self, live: LiveStep, answer: DependencyAnswer, now_ns: int) -> StepResult:
+        """A result that came after its run had ended. A write has happened, and that is told; a read is thrown away."""
+        accepted = self.late_is_welcome(live)
+        bulkhead = self._bulkhead(live)
+        self.events.step(live, bulkhead, "late", "accepted" if accepted else "discarded", "run_ended", now_ns)
+        if accepted or live.step.operation == WRITE:
+            return self.end(live, SERVED, "late", now_ns, answer=answer)
+        return self.end(live, CANCELLED, "late", now_ns)
+
+    def late_is_welcome(self, live: LiveStep) -> bool:
+        """Current state and authorization: a result is used only while its run, and those above it, are open."""
+        run: Run | None = live.run
+        while run is not None:
+            if run.state != OPEN:
+                return False
+            run = run.parent
+        return True
+
+    async def _settle(self, live: LiveStep) -> str:
+        """Whether an ambiguous write was committed: asked of the dependency before anything else is done."""
+        for look in range(1, LOOKS + 1):
+            found = await self._look(live)
+            if found != UNKNOWN or live.run.state != OPEN or look == LOOKS:
+                return found
+            bulkhead = self._bulkhead(live)
+            wait_ns = self.retry.backoff_ns(look)
+            self._release(live, None)
+            now_ns = self.now_ns()
+            at_ns = max(now_ns + wait_ns, bulkhead.circuit.next_ns() or 0)
+            if at_ns + bulkhead.expected_ns > live.run.deadline_ns:
+                return UNKNOWN
+            live.state = "settles"
+            if await self._wait(live, at_ns) != EXPIRED or self._ends(live):
+                return UNKNOWN
+            if not await self._slot_to_look(live):
+                return UNKNOWN
+        return UNKNOWN
+
+    async def _slot_to_look(self, live: LiveStep) -> bool:
+        now_ns = self.now_ns()
+        admitted = self.dispatch.admit(live, now_ns, True)
+        if type(admitted) is Refusal:
+            return False
+        if admitted is None:
+            signal = await self._wait(live, live.run.deadline_ns)
+            self.dispatch.leave(live)
+            return signal == GO and not self._ends(live)
+        return True
+
+    async def _look(self, live: LiveStep) -> str:
+        """One read-back: an attempt of the run, but no repeat of the write and no retry token."""
+        run, bulkhead, grant = live.run, self._bulkhead(live), live.grant
+        now_ns = self.now_ns()
+        reason: str | None = None
+        found = UNKNOWN
+        if run.state != OPEN:
+            reason = "run_ended"
+        elif grant is None or (grant.passed.generation != bulkhead.circuit.generation):
+            reason = "circuit"
+        elif not run.envelope.take_look():
+            reason = "no_attempts"
+        else:
+            answer = await self._send(live, READBACK, grant)
+            committed = answer.body.get("committed") if answered_well(answer) else None
+            if isinstance(committed, bool):
+                found = COMMITTED if committed else NOT_COMMITTED
+            else:
+                reason = failure_reason(answer)
+        service_ns = self.now_ns() - now_ns
+        self.events.step(live, bulkhead, "readback", found, reason, self.now_ns(), service_ns=service_ns)
+        return found
+
+    def _settled(self, live: LiveStep, found: str, answer: DependencyAnswer) -> StepResult:
+        self._release(live, answer)
+        now_ns = self.now_ns()
+        if found == COMMITTED:
+            return self.end(live, SERVED, "read_back", now_ns)
+        outcome = NEEDS_PERSON if live.step.high_risk else FAILED
+        return self.end(live, outcome, "unresolved", now_ns, answer=answer)
+
+    async def _retry(self, live: LiveStep, answer: DependencyAnswer, proved_absent: bool) -> StepResult | None:
+        """Waits for the next attempt (None: it may ask for capacity again), or ends the step."""
+        run, bulkhead = live.run, self._bulkhead(live)
+        now_ns = self.now_ns()
+        if run.state != OPEN:
+            self.events.step(live, bulkhead, "retry", "denied", "run_ended", now_ns, retry_after=answer.retry_after)
+            return self.end(live, CANCELLED, "late", now_ns, answer=answer)
+        failed = Failed(
+            run=run.id,
+            step=live.step,
+            attempt=live.attempt,
+            answer=answer,
+            deadline_ns=run.deadline_ns,
+            expected_ns=bulkhead.expected_ns,
+            circuit_closed=bulkhead.circuit.state == "closed",
+            proved_absent=proved_absent,
+        )
+        plan = self.retry.plan(failed, run.envelope, now_ns)
+        if plan.denied:
+            self.events.step(live, bulkhead, "retry", "denied", plan.denied, now_ns, retry_after=answer.retry_after)
+            return self._given_up(live, answer, plan.denied, now_ns)
+        self.events.step(
+            live,
+            bulkhead,
+            "retry",
+            "scheduled",
+            failure_reason(answer),
+            now_ns,
+            status=WILL_RETRY,
+            delay_ns=plan.delay_ns,
+            retry_after=answer.retry_after,
+        )
+        live.state = "retries"
+        signal = await self._wait(live, now_ns + plan.delay_ns)
+        return None if signal == EXPIRED else self._stopped(live, signal)
+
+    def _given_up(self, live: LiveStep, answer: DependencyAnswer, denied: str, now_ns: int) -> StepResult:
+        reason = denied if denied == "retry_after_beyond_deadline" else failure_reason(answer)
+        outcome = THROTTLED if answer.status == 429 else FAILED
+        return self.end(live, outcome, reason, now_ns, answer=answer)
+
+    async def _wait(self, live: LiveStep, until_ns: int) -> str:
+        """Waits for a signal; `expired` when until_ns has come, never before."""
+        loop = get_running_loop()
+        future: Future[str] = loop.create_future()
+        live.future = future
+
+        def due() -> None:
+            left_ns = until_ns - self.now_ns()
+            if left_ns <= 0:
+                live.wake(EXPIRED)
+            elif not future.done():  # the loop rounds: never early
+                timers[0] = loop.call_later(left_ns / 1e9, due)
+
+        timers = [loop.call_later(max(0, until_ns - self.now_ns()) / 1e9, due)]
+        try:
+            return await future
+        finally:
+            timers[0].cancel()
+            live.future = None
+
+    def _ends(self, live: LiveStep) -> bool:
+        return live.run.state != OPEN or self.now_ns() >= live.run.deadline_ns
+
+    def _stopped(self, live: LiveStep, signal: str, now_ns: int | None = None) -> StepResult | None:
+        """The end of a step that may not go on; None: it may."""
+        now_ns = self.now_ns() if now_ns is None else now_ns
+        run = live.run
+        if signal == CANCELLED or run.state != OPEN:
+            return self.end(live, CANCELLED, "run_ended", now_ns)
+        if signal == EXPIRED or now_ns >= run.deadline_ns:
+            return self.end(live, EXPIRED, "deadline", now_ns)
+        return self.end(live, THROTTLED, DISPLACED, now_ns) if signal == DISPLACED else None
+
+    def _release(self, live: LiveStep, answer: DependencyAnswer | None) -> None:
+        self.dispatch.release(live, blames(answer) if answer else None, self.now_ns())
+
+    def _bulkhead(self, live: LiveStep) -> Bulkhead:
+        return self.dispatch.bulkheads[live.step.dependency, live.step.operation]
+
+    def end(
+        self,
+        live: LiveStep,
+        outcome: str,
+        reason: str | None,
+        now_ns: int,
+        *,
+        answer: DependencyAnswer | None = None,
+        answer_of: StepResult | None = None,
+        retry_at_ns: int | None = None,
+    ) -> StepResult:
+        """The one terminal outcome of the step."""
+        run = live.run
+        if live.grant is not None:
+            self._release(live, None)
+        if live.attempt == 0:
+            run.envelope.give_back(live.step.dependency)
+        status = user_status(outcome)
+        body = answer.body if answer else answer_of.body if answer_of else {}
+        wait_s = max(0, retry_at_ns - now_ns) / 1e9 if retry_at_ns is not None else None
+        result = live.result = StepResult(
+            live.step.step, outcome, reason, status, live.attempt, live.queue_wait_ns, wait_s, body
+        )
+        live.state = "ended"
+        run.active.pop(live, None)
+        self.note(run, live.batch, result)
+        raw = answer.retry_after if answer else None
+        self.events.step(
+            live,
+            self._bulkhead(live),
+            "step",
+            outcome,
+            reason,
+            now_ns,
+            status=status,
+            retry_after=raw,
+            service_ns=live.service_ns,
+        )
+        return result
+
+    def note(self, run: Run, batch: str, result: StepResult) -> None:
+        run.results.append((batch, result))
+        if result.outcome == NEEDS_PERSON:
+            run.unresolved = True
+
+    def _abandoned(self, live: LiveStep, outcome: str, reason: str) -> None:
+        """The flow was cut off at an await."""
+        self.dispatch.leave(live)
+        if live.result is None:
+            self.end(live, outcome, reason, self.now_ns())
