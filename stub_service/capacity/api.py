@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from stub_service.capacity import wishes
 from stub_service.capacity.ports import Batch, BatchResult, RunWish, StepResult
+from stub_service.capacity.runs import Opened, Refused, Run, remaining
 from stub_service.capacity.wishes import BadRequest
 
 STATUS_OF = {
@@ -35,28 +36,20 @@ _left_alone: set[asyncio.Task[BatchResult]] = set()
 """Batches that nobody waits for: the loop itself keeps only weak references to tasks."""
 
 
-class Opening(Protocol):
-    """What opening a run gave. run: None if it was refused."""
-
-    @property
-    def run(self) -> str | None: ...
-    @property
-    def outcome(self) -> str: ...
-    @property
-    def reason(self) -> str | None: ...
-
-
 class Controls(Protocol):
-    """What this needs of a controller. `view` raises KeyError for a run that is not known; it says the run's `tenant`,
-    `deadline_ns`, `remaining` and `steps`."""
+    """What this needs of a controller. dependencies: names of those that it knows. tenant_of: whose run it is; None:
+    no such run. view: `deadline_ns`, `outcome` (None while the run is open), `remaining`, `steps`."""
 
     @property
     def dependencies(self) -> tuple[str, ...]: ...
-    def open_run(self, tenant: str, wish: RunWish, request: str | None = None) -> Opening: ...
+    @property
+    def runs(self) -> Mapping[str, Run]: ...
+    def open_run(self, tenant: str, wish: RunWish, request: str | None = None) -> Opened | Refused: ...
     async def submit(self, run_id: str, batch: Batch) -> BatchResult: ...
     def cancel(self, run_id: str, request: str | None = None) -> Any: ...
-    def finish(self, run_id: str) -> Any: ...
+    def finish(self, run_id: str, request: str | None = None) -> Any: ...
     def view(self, run_id: str) -> dict[str, Any]: ...
+    def tenant_of(self, run_id: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +77,17 @@ async def handle(
         if len(parts) == 1:
             return _open(controller, tenant, body, request)
         run = parts[1]
-        view = _view_of(controller, tenant, run)
-        if view is None:
+        if controller.tenant_of(run) != tenant:
             return _error(404, "unknown_run", "there is no such run of this tenant; POST /runs opens one")
         if len(parts) == 2:
-            return ApiAnswer(200, {"outcome": "served", **view})
+            return ApiAnswer(200, _shown(controller.view(run)))
         if parts[2] == "steps":
             return await _submit(controller, run, body, request)
         if parts[2] == "cancel":
             controller.cancel(run, request)
         else:
-            controller.finish(run)
-        return ApiAnswer(200, {**controller.view(run), "outcome": "served"})
+            controller.finish(run, request)
+        return ApiAnswer(200, _shown(controller.view(run)))
     except BadRequest as bad:
         answer = _error(400, "bad_request", str(bad))
         return ApiAnswer(400, {**answer.body, "field": bad.field})
@@ -106,25 +98,23 @@ _ACTIONS = ("steps", "cancel", "finish")
 
 def _open(controller: Controls, tenant: str, body: bytes, request: str | None) -> ApiAnswer:
     wish = wishes.read_wish(body, controller.dependencies)
-    if wish.parent_run is not None and _view_of(controller, tenant, wish.parent_run) is None:
+    if wish.parent_run is not None and controller.tenant_of(wish.parent_run) != tenant:
         return _error(404, "unknown_run", "parent_run: there is no such run of this tenant")
     opened = controller.open_run(tenant, wish, request)
-    if opened.run is None or opened.outcome not in ("served", "opened"):
-        return ApiAnswer(
-            STATUS_OF.get(opened.outcome, 502),
-            {"outcome": opened.outcome, "reason": opened.reason, "user_status": "stopped"},
-        )
-    view = controller.view(opened.run)
-    return ApiAnswer(
-        201,
-        {
-            "outcome": "served",
-            "run": opened.run,
-            "deadline_ns": view["deadline_ns"],
-            "remaining": view["remaining"],
+    if isinstance(opened, Refused):
+        refusal = {"outcome": opened.outcome, "reason": opened.reason, "user_status": opened.user_status}
+        return ApiAnswer(STATUS_OF.get(opened.outcome, 502), refusal)
+    told = {
+        "outcome": "served",
+        "run": opened.run,
+        "deadline_ns": opened.deadline_ns,
+        "remaining": {
+            "attempts": opened.attempts,
+            "retry_tokens": opened.retry_tokens,
+            "budgets": dict(opened.budgets),
         },
-        {"Location": f"/runs/{opened.run}"},
-    )
+    }
+    return ApiAnswer(201, told, {"Location": f"/runs/{opened.run}"})
 
 
 async def _submit(controller: Controls, run: str, body: bytes, request: str | None) -> ApiAnswer:
@@ -142,15 +132,17 @@ async def _submit(controller: Controls, run: str, body: bytes, request: str | No
 
 
 def _told(controller: Controls, result: BatchResult) -> ApiAnswer:
-    body = {
+    run = controller.runs.get(result.run)
+    body: dict[str, Any] = {
         "outcome": result.outcome,
         "reason": result.reason,
         "user_status": result.user_status,
         "run": result.run,
         "batch": result.batch,
         "steps": [step_told(step) for step in result.steps],
-        "remaining": controller.view(result.run)["remaining"],
     }
+    if run is not None:  # it may have ended, and been forgotten, while its last batch was under way
+        body["remaining"] = remaining(run)
     headers = {}
     if result.outcome == "throttled":
         stated = [step.retry_after_s for step in result.steps if step.retry_after_s is not None]
@@ -179,13 +171,9 @@ def step_told(step: StepResult) -> dict[str, Any]:
     return told
 
 
-def _view_of(controller: Controls, tenant: str, run: str) -> dict[str, Any] | None:
-    """The run, if it is this tenant's."""
-    try:
-        view = controller.view(run)
-    except KeyError:
-        return None
-    return view if view.get("tenant") == tenant else None
+def _shown(view: dict[str, Any]) -> dict[str, Any]:
+    """A run as it is read. `outcome` is this request's own, as everywhere; the run's is `run_outcome`."""
+    return {**view, "run_outcome": view.get("outcome"), "outcome": "served", "reason": None}
 
 
 def _request_id(headers: Mapping[str, str]) -> str | None:
