@@ -100,7 +100,8 @@ class RunRows:
 
 @dataclass(slots=True)
 class Frame:
-    """A trial of a capacity layer. circuits: dependency -> its transitions, in order of time."""
+    """A trial of a capacity layer. circuits: dependency -> its transitions, in order of time. batches: (run, batch) ->
+    decisions about the whole batch."""
 
     profile: Profile
     scale: float
@@ -108,6 +109,13 @@ class Frame:
     steps: dict[str, StepRows]
     runs: dict[str, RunRows]
     circuits: dict[str, list[Row]]
+    batches: dict[tuple[str, str], list[Row]]
+
+    def request_of(self, step: StepRows) -> str | None:
+        """Id of the call that brought it, as its own decisions or those of its batch name it (or an attempt of it)."""
+        rows = (*step.decisions, *self.batches.get((step.run, step.told("batch") or ""), ()))
+        told = next((str(row["request"]) for row in rows if row.get("request") is not None), None)
+        return ".".join(told.split(".")[:2]) if told is not None else None
 
     def deadline_of(self, step: StepRows) -> int | None:
         """The run's, as promised at its opening; else the earliest that any row of the step tells."""
@@ -159,7 +167,7 @@ def most_at_once(spans: Iterable[tuple[int, int]]) -> tuple[int, int]:
 
 def _frame(trial: Trial) -> Frame:
     evidence = evidence_of(trial)
-    frame = Frame(profile_of(trial), time_scale(trial), evidence, {}, {}, {})
+    frame = Frame(profile_of(trial), time_scale(trial), evidence, {}, {}, {}, {})
     for row in evidence.decisions:
         run = row.get("run")
         if run is None:
@@ -169,6 +177,8 @@ def _frame(trial: Trial) -> Frame:
         _run(frame, str(run)).decisions.append(row)
         if row.get("kind") == "run" and row.get("outcome") == "opened" and row.get("parent_run") is not None:
             _run(frame, str(row["parent_run"])).children += 1
+        if row.get("kind") == "batch":
+            frame.batches.setdefault((str(run), str(row.get("batch"))), []).append(row)
         if row.get("step") is not None and row.get("kind") in _OF_STEP:
             _step(frame, row).decisions.append(row)
     for row in evidence.arrivals:

@@ -109,17 +109,17 @@ def _recorded(frame: Frame, params: Params, waiting: list[StepRows]) -> list[Rul
 def _given_back(frame: Frame, waiting: list[StepRows]) -> Rule:
     """What a run has used up at its last word, against the attempts that were really made for it.
 
-    used = attempts at its opening - attempts left      must be <= arrivals of the run (and followers of shared calls)
+    used = attempts at its opening - attempts left      must be <= its calls, read-backs included
     """
     concerned = {step.run for step in waiting if step.outcome == EXPIRED}
     breaches: list[Breach] = []
     seen = 0
     for run in (frame.runs[name] for name in sorted(concerned)):
         used = _used(run)
-        if used is None or run.children:
+        if used is None or run.children or (run.opened or {}).get("parent_run"):
             continue
         seen += 1
-        made = sum(max(len(s.attempts), len(s.decided("step", "admitted", "coalesced"))) for s in run.steps)
+        made = sum(max(len(s.attempts), len(s.decided("step", "admitted"))) + len(s.readbacks) for s in run.steps)
         if used > made:
             breaches.append((run.run, f"{used} attempts are gone and {made} were made"))
     add = "decisions that tell the attempts that a run has left (`remaining_attempts`)"

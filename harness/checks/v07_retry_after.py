@@ -32,7 +32,7 @@ from harness.checks.rulings import Breach, missing, never, noted
 from harness.checks.step_rows import Frame, StepRows, answered, at, ended_ns, frame_of
 from harness.checks.verdict import Verdict
 from harness.ledger.evidence import Row
-from harness.ledger.outcomes import DEPENDENCY_UNAVAILABLE, EXPIRED, THROTTLED
+from harness.ledger.outcomes import DEPENDENCY_UNAVAILABLE, EXPIRED, FAILED, THROTTLED
 from harness.ledger.reader import Trial
 from harness.measure import retry_after
 from harness.profile.base import DurationNs, Part
@@ -245,7 +245,7 @@ def _infeasible(answers: list[Answer], params: Params) -> list[Rule]:
             continue
         if end is None or at(end) - a.at_ns > params.told_within:
             slept.append(a.says("no outcome" if end is None else f"told after {_ms(at(end) - a.at_ns)}"))
-        if end is not None and (a.step.outcome not in TYPED or not end.get("reason")):
+        if end is not None and (a.step.outcome not in _typed(a) or not end.get("reason")):
             untyped.append(a.says(f"ended {a.step.outcome}, reason {end.get('reason') or '(none)'}"))
     n, add = len(beyond), "answers whose Retry-After lies beyond the deadline"
     return [
@@ -253,6 +253,11 @@ def _infeasible(answers: list[Answer], params: Params) -> list[Rule]:
         never("infeasible", "were slept for instead of answered", slept, n, 1, add, "answers"),
         never("infeasible", "ended without a typed outcome and its reason", untyped, n, 1, add, "answers"),
     ]
+
+
+def _typed(answer: Answer) -> frozenset[str]:
+    """Outcomes that tell it: a 429 is no failure of the dependency, anything else may be told as one."""
+    return TYPED if answered(answer.step.attempts[answer.place]) == 429 else TYPED | {FAILED}
 
 
 def _evidence(frame: Frame, answers: list[Answer], params: Params) -> Iterator[Rule]:

@@ -35,7 +35,7 @@ from harness.checks.context import NS_PER_MS
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule
 from harness.checks.rulings import Breach, missing, never
-from harness.checks.step_rows import StepRows, at, frame_of, most_at_once
+from harness.checks.step_rows import Frame, StepRows, at, frame_of, most_at_once
 from harness.checks.verdict import Verdict
 from harness.ledger.outcomes import CANCELLED, DEPENDENCY_UNAVAILABLE, SERVED
 from harness.ledger.reader import CALLS, Trial, rows_of
@@ -108,7 +108,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
         _closes(views, params),
         _admits_when_closed(views, params),
         _elsewhere(views, params),
-        _cheap(trial, views, params),
+        _cheap(trial, frame, views, params),
         *_evidence(views, params),
     ]
     n = sum(1 for _ in _came_in(views, OPEN))
@@ -255,7 +255,7 @@ def _elsewhere(views: list[View], params: Params) -> Rule:
     return never("elsewhere", "of a healthy dependency suffered", breaches, seen, params.elsewhere, add)
 
 
-def _cheap(trial: Trial, views: list[View], params: Params) -> Rule:
+def _cheap(trial: Trial, frame: Frame, views: list[View], params: Params) -> Rule:
     """By the caller's clock, for calls that brought one step and did not wait in a queue before the circuit opened."""
     took = {
         str(row["call"]): int(row["done_ns"]) - int(row["sent_ns"])
@@ -265,7 +265,7 @@ def _cheap(trial: Trial, views: list[View], params: Params) -> Rule:
     asked: list[tuple[str, int]] = []
     for view in views:
         for step in _refused(view):
-            request = str((step.end or {}).get("request"))
+            request = frame.request_of(step)
             if step.queued_ns is None and request in took:
                 asked.append((step.id, took[request]))
     slow = [(id_, f"after {ns / NS_PER_MS:.0f} ms") for id_, ns in asked if ns > params.cheap]

@@ -1,7 +1,7 @@
 """v09.ambiguous_write: a write whose answer never came is looked up before anything else, and told as it really is.
 
-A write is *ambiguous* if it reached its dependency and got no answer. Whether it was committed is known from the
-effects alone. Then
+A write is *ambiguous* if it reached its dependency and got no answer (or a gateway's 504). Whether it was committed is
+known from the effects alone. Then
 
     look-up     a read-back arrives before any repeat
     once        each logical mutation is committed at most once; one key for all of its attempts
@@ -35,6 +35,7 @@ from harness.profile.base import Part
 
 NAME = "v09.ambiguous_write"
 Least = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
+NO_ANSWER = (0, 504)
 _GOOD = (SERVED, COALESCED)
 
 
@@ -106,7 +107,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
 def _ambiguous(frame: Frame) -> Iterator[Mutation]:
     for step in frame.steps.values():
         for attempt in step.attempts:
-            if attempt.get("operation") == "write" and answered(attempt) == 0:
+            if attempt.get("operation") == "write" and answered(attempt) in NO_ANSWER:
                 effects = [at(effect) for effect in step.effects]
                 yield Mutation(step, attempt, min(effects, default=None))
                 break
@@ -124,7 +125,7 @@ def _looked_up(found: list[Mutation]) -> Rule:
     breaches: list[Breach] = []
     for m in found:
         for earlier, repeat in zip([m.first, *m.repeats], m.repeats, strict=False):
-            if answered(earlier) != 0:
+            if answered(earlier) not in NO_ANSWER:
                 continue
             between = [r for r in m.step.readbacks if at(earlier) <= at(r) and ended_ns(r) <= at(repeat) + NS_PER_MS]
             if not between:
@@ -191,7 +192,7 @@ def _told(trial: Trial, frame: Frame, found: list[Mutation]) -> Iterator[Rule]:
     breaches: list[Breach] = []
     seen = 0
     for m in found:
-        call = told.get(str((m.step.end or {}).get("request")))
+        call = told.get(frame.request_of(m.step) or "")
         if call is None or alone[m.step.run, m.step.told("batch") or ""] != 1:
             continue
         seen += 1

@@ -76,7 +76,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Of one dependency. waits: all steps that waited for it, in the whole trial; backlog: those waiting at the closing;
+    """Of one dependency. waits: all steps that waited for it, in the whole trial; backlog: those at the closing;
     drained_ns: when the last of them started."""
 
     dependency: str
@@ -102,8 +102,8 @@ def judge(trial: Trial, params: Params) -> Verdict:
     drained = sum(1 for outage in outages for wait in outage.backlog if wait.started)
     stale = sum(len(_stale(frame, outage)) for outage in outages)
     passed = (
-        f"{stale} stale steps expired and none of them started; {drained} others drained by class and deadline, under the "
-        f"tested capacity; interactive work was not held up, and the second wave did not open the circuit again."
+        f"{stale} stale steps expired and none of them started; {drained} others drained by class and deadline, under "
+        f"the tested capacity; interactive work was not held up, and the second wave did not open the circuit again."
     )
     return rules.verdict(NAME, found, passed)
 
