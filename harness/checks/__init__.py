@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from harness.checks import (  # noqa: F401 - each registers itself
+    adaptive_bounded,
     budget_at_source,
     conserved,
+    decisions_complete,
+    leak_free,
     on_time,
     ordinary_unmoved,
     refusals_structured,
     replan_share,
+    v06_expiry,
+    v07_retry_after,
+    v08_circuit,
+    v09_ambiguous_write,
+    v10_recovery,
 )
 from harness.checks.judge import UnknownCheck, judge_all
 from harness.checks.registry import CHECKS
