@@ -26,6 +26,7 @@ from harness.ledger.writer import JsonLines, write_manifest
 from harness.machine import usable_cores
 from harness.profile.demand import stub_refusal
 from harness.profile.loader import Loaded
+from harness.profile.model import Profile
 from harness.recorded.schedule import source
 from harness.report import write_reports
 from harness.simulate.record import files_of, has_runs, simulation_of
@@ -34,7 +35,7 @@ from harness.target.driver_process import LiveProcess
 from harness.target.stub import StubProcess
 from harness.target.url import RemoteStub, connect
 from harness.workload.plan import RecordedSource, no_recordings, planned
-from stub_service.defects.registry import DEFECTS
+from stub_service.defects.registry import CAPACITY, DEFECTS, SHARED
 
 SIMULATOR, STUB = "simulator", "stub"
 LEAD_NS = 500_000_000
@@ -91,7 +92,7 @@ def run(
     INVALID, with the reason.
     """
     try:
-        _known_defect(defect)
+        _check_defect(defect, loaded.profile)
         if target == SIMULATOR:
             simulate(loaded, folder, defect)
         else:
@@ -102,11 +103,18 @@ def run(
     return judge(folder)
 
 
-def _known_defect(name: str | None) -> None:
-    if name is not None and name not in DEFECTS:
+def _check_defect(name: str | None, profile: Profile) -> None:
+    """Raises BadInput on a defect that is not known, or is laid over what the profile does not use."""
+    if name is None:
+        return
+    if name not in DEFECTS:
         near = get_close_matches(name, DEFECTS, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise BadInput(f"unknown defect '{name}'{hint} (overload stub --list-defects shows them)")
+    part = DEFECTS[name].part
+    if part != (CAPACITY if has_runs(profile) else SHARED):
+        wants = "a profile whose tenants have runs" if part == CAPACITY else "tenants that call the shared service"
+        raise BadInput(f"defect '{name}' needs {wants}: nothing in profile '{profile.name}' would meet it")
 
 
 def judge(folder: Path, only: Sequence[str] | None = None, write: bool = True) -> Judged:

@@ -50,8 +50,9 @@ def contradictions(parts: Mapping[str, Any]) -> Iterator[Contradiction]:
 def _of_capacity(capacity: Capacity, tenants: Mapping[str, Any]) -> Iterator[Contradiction]:
     reserved = sum(reserve.slots for reserve in capacity.reserves.values())
     shared = sum(share.slots for share in capacity.shares.values())
-    if reserved > capacity.ceiling:
-        yield ("capacity", "ceiling"), f"the reserves alone are {reserved} slots"
+    if reserved + shared > capacity.ceiling:
+        rule = f"reserves ({reserved}) and tenants' shares ({shared}) ask for more slots than that; raise it"
+        yield ("capacity", "ceiling"), rule
     for tenant in capacity.shares:
         if tenants and tenant not in tenants:
             yield ("capacity", "shares", tenant), "there is no such tenant"

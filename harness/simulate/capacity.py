@@ -26,6 +26,7 @@ from harness.workload.plan import run_caller
 from harness.workload.run_answers import judge_run
 from harness.workload.runs import RunCaller
 from stub_service.capacity import api
+from stub_service.capacity.controller import Controller
 from stub_service.capacity.records import Arrival, Decision, Effect
 from stub_service.defects import registry as defects
 from stub_service.dependency.model import Dependencies, in_process
@@ -72,8 +73,6 @@ class CapacitySimulation:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self._loop, self._finished = loop, loop.create_future()
-        from stub_service.capacity.controller import Controller
-
         dependencies = Dependencies(self._config, loop.now_ns, self._record, self._record)
         self._controller = Controller(self._config, loop.now_ns, in_process(dependencies), self._record)
         if self._defect is not None:

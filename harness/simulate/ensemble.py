@@ -12,7 +12,9 @@ from random import Random
 
 from harness.measure.tally import Tally
 from harness.profile.model import Profile
+from harness.simulate.capacity import CapacitySimulation
 from harness.simulate.driver import Simulation
+from harness.simulate.record import has_runs
 from harness.workload.plan import RecordedSource, no_recordings
 
 NS_PER_S = 1_000_000_000
@@ -36,20 +38,24 @@ class Figures:
 
 
 def with_phases(profile: Profile, rng: Random) -> Profile:
-    """The same profile with a phase drawn for each tenant that has a rate."""
+    """The same profile with a phase drawn for each tenant that has a rate; with runs, another seed of all draws."""
     tenants = {}
     for name, tenant in profile.tenants.items():
         if tenant.rate is not None and tenant.rate.base > 0:
             phase = int(rng.random() * float(NS_PER_S / tenant.rate.base))
             tenant = tenant.model_copy(update={"phase": min(phase, profile.duration - 1)})  # noqa: PLW2901
         tenants[name] = tenant
-    return profile.model_copy(update={"tenants": tenants})
+    seed = {"seed": rng.getrandbits(32)} if has_runs(profile) else {}
+    return profile.model_copy(update={"tenants": tenants, **seed})
 
 
 def figures(profile: Profile, recorded: RecordedSource = no_recordings, defect: str | None = None) -> Figures:
     """Runs one trial in virtual time and counts."""
     tally = Tally(list(profile.tenants))
-    Simulation(profile, tally.add, recorded=recorded, defect=defect).run()
+    if has_runs(profile):
+        CapacitySimulation(profile, tally.add, defect=defect).run()
+    else:
+        Simulation(profile, tally.add, recorded=recorded, defect=defect).run()
     ordinary = [row for row in tally.tenants if row.tenant in profile.ordinary]
     agents = [row for row in tally.tenants if row.tenant not in profile.ordinary]
     ended = sum(row.offered - row.open for row in ordinary)
