@@ -342,3 +342,25 @@ def _within(frame: Frame, rows: list[Row], bound: int, subject: str, what: str) 
     sentence = f"{subject}: {peak.most} calls in flight at once where the {what} is {bound}"
     named = running_at(frame, rows, peak.at_ns) if peak.most > bound else ()
     return at_most(subject, f"calls in flight, {what}", peak.most, bound, "calls", len(rows), sentence, named)
+
+
+# Waiting
+
+
+def bulkhead_of(step: Step) -> BulkheadKey:
+    row = (step.arrivals or step.decisions)[0]
+    return str(row.get("dependency")), str(row.get("operation"))
+
+
+def waits_of(steps: Iterable[Step]) -> dict[BulkheadKey, list[tuple[int, int, Step]]]:
+    """Bulkhead -> (from, to, step): from when a step was queued to when it started or ended, whichever came first."""
+    found: dict[BulkheadKey, list[tuple[int, int, Step]]] = defaultdict(list)
+    for step in steps:
+        queued = step.decided("queued")
+        if queued is None:
+            continue
+        begin = int(queued["t_ns"])
+        after = [step.decided("admitted"), step.end, *step.arrivals[:1]]
+        until = min((int(row["t_ns"]) for row in after if row is not None and int(row["t_ns"]) >= begin), default=begin)
+        found[bulkhead_of(step)].append((begin, until, step))
+    return dict(found)

@@ -46,6 +46,18 @@ def at_most(
     return Rule(finding, sentence if samples or word is Word.FAIL else f"{subject}: {quantity}: no evidence", named)
 
 
+def at_least(
+    subject: str, quantity: str, measured: float, bound: float, unit: str, samples: int, sentence: str,
+    witnesses: Iterable[str] = (),
+) -> Rule:  # fmt: skip
+    """Broken if measured < bound. Without samples it says INCONCLUSIVE."""
+    word = Word.INCONCLUSIVE if not samples else Word.FAIL if measured < bound else Word.PASS
+    note = sentence if word is Word.FAIL else "at least" if samples else "nothing to judge"
+    finding = Finding(subject, quantity, word, float(measured), None, None, float(bound), unit, samples, note)
+    named = _first(witnesses) if word is Word.FAIL else ()
+    return Rule(finding, sentence if samples else f"{subject}: {quantity}: no evidence", named)
+
+
 def none_of(subject: str, quantity: str, wrong: Sequence[str], samples: int, unit: str, sentence: str) -> Rule:
     """Broken by a single one. wrong: ids."""
     return at_most(subject, quantity, len(wrong), 0, unit, samples, sentence, dict.fromkeys(wrong))
