@@ -1,8 +1,8 @@
 """trial.decisions_complete: exactly one event for every decision, and each with every field that applies.
 
     one end      every step that anybody saw has exactly one terminal decision, however it ended
-    none missing every submitted batch was decided once, as many steps ended as were submitted; what reached a dependency
-                 was admitted, a repeat was scheduled, a read-back was recorded
+    none missing every submitted batch was decided once, and as many steps ended as were submitted; what reached a
+                 dependency was admitted, a repeat was scheduled, a read-back was recorded
     none twice   no event is written twice; circuit transitions follow one another
     every field  that a reader needs to say, later, what was decided, for whom, on what grounds, and what is left
 
