@@ -8,14 +8,17 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
 from harness.cli import options
 from harness.errors import BadInput
 from harness.profile.model import Profile
-from harness.simulate.service import shared_service
+from harness.simulate.service import capacity_config, shared_service
 from harness.target.stub import StubProcess
+from stub_service.capacity.config import CapacityConfig
+from stub_service.config import SharedServiceConfig
 from stub_service.defects.registry import DEFECTS
 
 _LOOK_S = 0.5
@@ -49,7 +52,12 @@ def defect_lines() -> list[str]:
 @click.option(
     "--evidence",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for decisions.jsonl (default: a temporary one).",
+    help="Folder for decisions.jsonl and its like (default: a temporary one).",
+)
+@click.option(
+    "--dependencies-only",
+    is_flag=True,
+    help="Serve the dependencies of `capacity` without the controller, for one of your own.",
 )
 @click.option(
     "--list-defects",
@@ -67,28 +75,31 @@ def command(
     port: int,
     defect: str | None,
     evidence: Path | None,
+    dependencies_only: bool,
 ) -> int:
-    """Serve what PROFILE describes under `service`, in the foreground, until Ctrl-C.
+    """Serve what PROFILE describes under `service` and `capacity`, in the foreground, until Ctrl-C.
 
     \b
     Examples:
       overload stub profiles/worked_example.yaml
       overload stub profiles/worked_example.yaml --variant fair_queues --port 0
       overload run profiles/worked_example.yaml --target http://127.0.0.1:8080     (in another terminal)
+      overload stub profiles/support_ticket.yaml --dependencies-only
       overload stub --list-defects
     """
     if defect is not None and defect not in DEFECTS:
         raise BadInput(f"--defect {defect}: there is no such defect; overload stub --list-defects prints their names")
     loaded = options.load_profile(profile, variant, sets, time_scale)
-    try:
-        config = shared_service(loaded.profile)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
+    shared, capacity = parts_of(loaded.profile, profile, dependencies_only)
     with ExitStack() as stack:
         if evidence is None:
             evidence = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="overload-evidence-")))
-        stub = stack.enter_context(StubProcess(config, evidence, defect=defect, port=port))
-        for line in greeting(loaded.profile, stub.url, evidence, defect):
+        stub = stack.enter_context(
+            StubProcess(
+                shared, evidence, capacity=capacity, dependencies_only=dependencies_only, defect=defect, port=port
+            )
+        )
+        for line in greeting(loaded.profile, stub.url, evidence, defect, dependencies_only):
             click.echo(line)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: in order
         try:
@@ -100,20 +111,47 @@ def command(
     return 0
 
 
-def greeting(profile: Profile, url: str, evidence: Path, defect: str | None) -> list[str]:
+def parts_of(
+    profile: Profile, path: Path, dependencies_only: bool
+) -> tuple[SharedServiceConfig | None, CapacityConfig | None]:
+    """What the stub is to serve. Raises BadInput if the profile describes nothing of it."""
+    capacity = capacity_config(profile) if profile.capacity is not None else None
+    if dependencies_only:
+        if capacity is None:
+            raise BadInput(f"{path}: --dependencies-only needs a profile with `capacity:`, which says what they are")
+        return None, capacity
+    if profile.service is None and capacity is None:
+        raise BadInput(f"{path}: describes nothing to serve; add `service:`, `capacity:` or both")
+    return shared_service(profile) if profile.service is not None else None, capacity
+
+
+def greeting(
+    profile: Profile, url: str, evidence: Path, defect: str | None, dependencies_only: bool = False
+) -> list[str]:
     """What somebody needs to know to call it."""
     tenants = list(profile.tenants)
     tokens = [f"  {name}: token-{name}" for name in tenants[:_SHOWN_TENANTS]]
     if len(tenants) > _SHOWN_TENANTS:
         tokens.append(f"  ... and {len(tenants) - _SHOWN_TENANTS} more, each token-<tenant>")
-    header = shlex.quote(f"Authorization: Bearer token-{tenants[0]}")
+    if dependencies_only:
+        tokens = ["  not asked for by the dependencies"]
     lines = [f"serving {profile.name} at {url}", "tokens (unless OVERLOAD_TOKENS gives others):", *tokens]
     if defect is not None:
         lines.append(f"with the defect {defect}: {DEFECTS[defect].about}")
     return [
         *(line if line.isprintable() else ascii(line) for line in lines),
-        f"try:      curl -i -H {header} {url}/service",
+        f"try:      {_trial_call(profile, url, tenants[0], dependencies_only)}",
         f"figures:  {url}/healthz  {url}/metrics",
         f"evidence: {evidence}",
         "Ctrl-C ends it",
     ]
+
+
+def _trial_call(profile: Profile, url: str, tenant: str, dependencies_only: bool) -> str:
+    """One call that will be answered, as somebody would type it."""
+    if dependencies_only and profile.capacity is not None:
+        return f"curl -i -X POST {url}/dependencies/{quote(next(iter(profile.capacity.dependencies)), safe='')}/read"
+    header = shlex.quote(f"Authorization: Bearer token-{tenant}")
+    if profile.service is None:
+        return f"curl -i -H {header} -X POST {url}/runs"
+    return f"curl -i -H {header} {url}/service"
