@@ -23,7 +23,7 @@ FOREGROUND_RANK = 1
 class Grant:
     """A slot in a bulkhead and one under the ceiling; how: from what each came (reserve.py)."""
 
-    __slots__ = ("bulkhead", "how", "how_ceiling", "passed", "rank", "released", "started_ns", "tenant")
+    __slots__ = ("bulkhead", "how", "how_ceiling", "passed", "rank", "released", "started_ns", "tenant", "told")
 
     def __init__(
         self, bulkhead: Bulkhead, rank: int, tenant: str, how: int, how_ceiling: int, passed: Pass, started_ns: int
@@ -35,6 +35,7 @@ class Grant:
         self.how_ceiling = how_ceiling
         self.passed = passed
         self.started_ns = started_ns
+        self.told = False
         self.released = False
 
 
@@ -111,6 +112,10 @@ class Bulkhead:
         self.slots.end(grant.how, grant.rank, grant.tenant)
         self.ceiling.end(grant.how_ceiling, grant.rank, grant.tenant)
         return True
+
+    def ever(self, rank: int, tenant: str) -> bool:
+        """Whether such a call could start at all, with everything lent and nothing running."""
+        return self.slots.ever(rank, tenant) and self.ceiling.ever(rank, tenant)
 
     def estimated_start_ns(self, rank: int, tenant: str, deadline_ns: int, now_ns: int) -> int:
         """When a step that begins to wait now should start: those ahead, at the expected service time."""

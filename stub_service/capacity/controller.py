@@ -152,7 +152,7 @@ class Controller:
         if not results:
             return BatchResult(run.id, batch.batch, "served", None, user_status("served"), ())
         decisive = worst(results)
-        run.last = decisive.outcome
+        run.batch_ended(batch.round, decisive.outcome)
         return BatchResult(run.id, batch.batch, decisive.outcome, decisive.reason, decisive.user_status, results)
 
     def refusal(self, run: Run, batch: Batch, now_ns: int) -> tuple[str, str] | None:
@@ -180,7 +180,7 @@ class Controller:
             self.flow.note(run, batch.batch, result)
             results.append(result)
         if run.state == OPEN:
-            run.last = outcome
+            run.batch_ended(batch.round, outcome)
         return BatchResult(run.id, batch.batch, outcome, reason, status, tuple(results))
 
     def cancel(self, run_id: str, request: str | None = None) -> str:

@@ -1,7 +1,8 @@
 """Who starts now, who waits, who is next: all bulkheads under one ceiling.
 
     admit    asked in this order: circuit, then reserved capacity -> a Grant, a Refusal, or (None) it waits
-    release  a call has ended: what it taught (circuit, reserve, limit), its slots back, then `pump`
+    told     a call has been answered: what that teaches (circuit, reserve, limit)
+    release  its slots back, then `pump`
     pump     as long as anybody who waits may start: the first by class, deadline, priority, arrival, of any bulkhead
 
 `pump` also runs when time alone lets somebody start (a circuit's cool-down or lease, a hold, the ramp, a reserve that
@@ -103,12 +104,14 @@ class Dispatcher:
         start_ns = bulkhead.estimated_start_ns(run.rank, run.tenant, run.deadline_ns, now_ns)
         if not (live.step.may_wait or again):
             return Refusal(THROTTLED, "may_not_wait" if blocked == "no_slot" else blocked, start_ns)
+        if not bulkhead.ever(run.rank, run.tenant):
+            return Refusal(THROTTLED, "no_capacity")
         if start_ns > run.deadline_ns:
             reason = blocked if blocked == "dependency_throttled" else "start_beyond_deadline"
             return Refusal(THROTTLED, reason, start_ns)
         full = waiting.refusal(run.tenant)
         if full:
-            displaced = waiting.displaced_by(run.rank, run.tenant) if full == "queue_full" else None
+            displaced = waiting.displaced_by(run.rank, run.tenant)
             if displaced is None:
                 return Refusal(THROTTLED, full, start_ns)
             waiting.remove(displaced)
@@ -124,38 +127,33 @@ class Dispatcher:
             self.bulkheads[live.step.dependency, live.step.operation].waiting.remove(live.waiter)
             live.waiter = None
 
-    def release(self, live: LiveStep, failed: bool | None, now_ns: int) -> None:
-        """The call of a step has ended. failed: None if that says nothing about the dependency."""
+    def told(self, live: LiveStep, failed: bool | None, now_ns: int) -> None:
+        """The call that the step's slot was taken for has been answered; once a slot. failed: None if the answer says
+        nothing about the dependency. The slot is still held."""
+        grant = live.grant
+        if grant is None or grant.told:
+            return
+        grant.told = True
+        latency_ns = now_ns - grant.started_ns
+        grant.bulkhead.circuit.end(grant.passed, now_ns, latency_ns, failed)
+        if failed is not None:
+            grant.bulkhead.slots.observed(grant.rank, latency_ns + live.queue_wait_ns, now_ns)
+            if grant.bulkhead.adaptive:
+                self._adapt(grant.bulkhead, grant.bulkhead.adaptive, latency_ns, failed, now_ns)
+
+    def release(self, live: LiveStep, now_ns: int) -> None:
+        """The step holds its slot no more, if it does."""
         grant = live.grant
         if grant is None:
             return
+        self.told(live, None, now_ns)
         live.grant = None
-        bulkhead = grant.bulkhead
-        in_use = bulkhead.slots.in_use
-        if not bulkhead.release(grant):
-            return
-        latency_ns = now_ns - grant.started_ns
-        bulkhead.circuit.end(grant.passed, now_ns, latency_ns, failed)
-        if failed is not None:
-            self._learn(bulkhead, grant, latency_ns, failed, in_use, live.queue_wait_ns, now_ns)
-        self.pump(now_ns)
+        if grant.bulkhead.release(grant):
+            self.pump(now_ns)
 
-    def _learn(
-        self,
-        bulkhead: Bulkhead,
-        grant: Grant,
-        latency_ns: int,
-        failed: bool,
-        in_use: int,
-        queue_wait_ns: int,
-        now_ns: int,
-    ) -> None:
-        bulkhead.slots.observed(grant.rank, latency_ns + queue_wait_ns, now_ns)
-        adaptive = bulkhead.adaptive
-        if adaptive is None:
-            return
+    def _adapt(self, bulkhead: Bulkhead, adaptive: Aimd, latency_ns: int, failed: bool, now_ns: int) -> None:
         before = adaptive.limit
-        reason = adaptive.observe(now_ns, latency_ns, failed, in_use)
+        reason = adaptive.observe(now_ns, latency_ns, failed, bulkhead.slots.in_use)
         if reason:
             bulkhead.slots.limit = adaptive.limit
             self.events.limit(bulkhead, "raised" if adaptive.limit > before else "lowered", reason, now_ns)
@@ -184,7 +182,11 @@ class Dispatcher:
                 bulkhead.ramp.settle(now_ns, self._backlog(bulkhead.dependency))
 
     def _first(self, bulkhead: Bulkhead, now_ns: int) -> Waiter | None:
-        return bulkhead.waiting.first(lambda w: bulkhead.blocked(w.rank, w.tenant, w.again, now_ns) is None)
+        def may_start(waiter: Waiter) -> bool:
+            bulkhead.demand(waiter.rank, now_ns)  # who waits still asks
+            return bulkhead.blocked(waiter.rank, waiter.tenant, waiter.again, now_ns) is None
+
+        return bulkhead.waiting.first(may_start)
 
     def _backlog(self, dependency: str) -> int:
         return self.bulkheads[dependency, READ].waiting.size + self.bulkheads[dependency, WRITE].waiting.size
@@ -209,8 +211,11 @@ class Dispatcher:
         if now_ns < at_ns:  # the loop rounds: never early
             self._arm_at(dependency, at_ns, now_ns)
             return
-        self.circuits[dependency].refresh(now_ns)
+        circuit = self.circuits[dependency]
+        circuit.refresh(now_ns)
         self.pump(now_ns)
+        if circuit.state == OPEN:
+            self._arm_at(dependency, circuit.open_until_ns, now_ns)
 
     def _on_circuit(self, dependency: str) -> Callable[[int, str, str | None], None]:
         def changed(now_ns: int, outcome: str, reason: str | None) -> None:

@@ -162,6 +162,15 @@ class Slots:
         kept = self.shares_unmet - max(0, self.shares.get(tenant, 0) - self.common.get(tenant, 0))
         return max(1, self.limit - kept - self.kept_for_others(rank, now_ns)[1])
 
+    def ever(self, rank: int, tenant: str) -> bool:
+        """Whether such a call could start if nothing ran and all was lent that may be."""
+        floors = sum(self.floors[k] for k in self._lendable if k != rank)
+        if self.reserves[rank]:
+            return self.limit > floors
+        shares = sum(slots for of, slots in self.shares.items() if of != tenant)
+        kept = sum(self.floors[k] if k < rank else self.reserves[k] for k in self._lendable)
+        return self.limit > shares + kept
+
     def next_lending_ns(self, now_ns: int) -> int | None:
         """When a class that holds its reserve back may lend it again, if nothing else happens."""
         return min((at for k in self._lendable if (at := self.back_until_ns[k]) > now_ns), default=None)

@@ -78,10 +78,11 @@ class Run:
         "children",
         "deadline_ns",
         "envelope",
+        "bad",
         "exhausted",
+        "good_round",
         "id",
         "in_flight",
-        "last",
         "outcome",
         "parallel",
         "parent",
@@ -119,7 +120,8 @@ class Run:
         self.outcome: str | None = None
         self.exhausted: str | None = None
         self.unresolved = False
-        self.last: str | None = None
+        self.bad: tuple[int, str] | None = None
+        self.good_round = -1
         self.in_flight = 0
         self.active: dict[LiveStep, None] = {}
         self.waiting: deque[LiveStep] = deque()
@@ -131,13 +133,21 @@ class Run:
             return BUDGET_EXHAUSTED
         if self.unresolved:
             return NEEDS_PERSON
-        if self.last is None or self.last in GOOD:
+        if self.bad is None or self.bad[0] < self.good_round:
             return "done"
-        return EXPIRED if self.last == EXPIRED or now_ns >= self.deadline_ns else FAILED
+        return EXPIRED if self.bad[1] == EXPIRED or now_ns >= self.deadline_ns else FAILED
+
+    def batch_ended(self, round_: int, outcome: str) -> None:
+        """A re-plan that went well makes up for what went wrong in an earlier round."""
+        if outcome in GOOD:
+            self.good_round = max(self.good_round, round_)
+        elif self.bad is None or round_ >= self.bad[0]:
+            self.bad = (round_, outcome)
 
 
 class LiveStep:
-    """One step on its way. attempt: of the call that runs or ran last; 0 before the first."""
+    """One step on its way. attempt: of the call that runs or ran last; 0 before the first. paid: how many its run has
+    paid for. permit: it counts as one of the run's parallel steps."""
 
     __slots__ = (
         "asked_ns",
@@ -147,6 +157,8 @@ class LiveStep:
         "future",
         "grant",
         "leader",
+        "paid",
+        "permit",
         "queue_wait_ns",
         "result",
         "round",
@@ -163,6 +175,8 @@ class LiveStep:
         self.round = round_
         self.step = step
         self.attempt = 0
+        self.paid = 1
+        self.permit = False
         self.asked_ns = now_ns
         self.queue_wait_ns = 0
         self.service_ns: int | None = None

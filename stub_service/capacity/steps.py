@@ -21,6 +21,7 @@ from stub_service.capacity.dispatch import DISPLACED, GO, Dispatcher, Refusal
 from stub_service.capacity.ports import READBACK, WRITE, CallDependency, DependencyAnswer, DependencyCall, StepResult
 from stub_service.capacity.records import WILL_RETRY
 from stub_service.capacity.retry import OWNER, Failed, RetryOwner
+from stub_service.capacity.retry_after import stated_wait_ns
 from stub_service.capacity.runs import (
     CANCELLED,
     COALESCED,
@@ -79,14 +80,14 @@ class StepFlow:
         """From admission to the end; the batch has been paid for."""
         run = live.run
         run.active[live] = None
-        holds_permit = False
         try:
-            if run.in_flight >= run.parallel or run.waiting:
+            if run.in_flight < run.parallel and not run.waiting:
+                run.in_flight += 1
+                live.permit = True
+            else:
                 stopped = await self._wait_in_run(live)
                 if stopped:
                     return stopped
-            run.in_flight += 1
-            holds_permit = True
             key = self.coalescer.key(run.tenant, live.step)
             return await (self._admitted(live) if key is None else self._shared(live, key))
         except CancelledError:
@@ -97,9 +98,10 @@ class StepFlow:
             raise
         finally:
             run.active.pop(live, None)
-            if holds_permit:
+            if live.permit:
                 run.in_flight -= 1
-            self._next_in_run(run)
+            if run.waiting:
+                self._next_in_run(run)
 
     async def _wait_in_run(self, live: LiveStep) -> StepResult | None:
         run = live.run
@@ -112,10 +114,11 @@ class StepFlow:
         return self._stopped(live, signal)
 
     def _next_in_run(self, run: Run) -> None:
-        free = run.parallel - run.in_flight
-        while run.waiting and free > 0:
-            if run.waiting.popleft().wake(GO):
-                free -= 1
+        while run.waiting and run.in_flight < run.parallel:
+            first = run.waiting.popleft()
+            if first.wake(GO):  # the permit is its own from now on, so that nobody slips in before it runs
+                first.permit = True
+                run.in_flight += 1
 
     async def _shared(self, live: LiveStep, key: Key) -> StepResult:
         """A read that may share its call: it follows the one on its way, or leads."""
@@ -134,7 +137,7 @@ class StepFlow:
                 follower.wake(LANDED)
 
     async def _follow(self, live: LiveStep, flight: Flight) -> StepResult | None:
-        """The leader's end, as this step's; None: the leader ended for reasons of its own run, so ask again."""
+        """The leader's end, as this step's; None: it never started, or ended with its own run, so ask again."""
         flight.followers.append(live)
         live.state = "follows"
         leader: LiveStep = flight.leader
@@ -145,7 +148,9 @@ class StepFlow:
         if stopped:
             return stopped
         result = leader.result
-        if result is None or (result.outcome not in GOOD and leader.run is not live.run and result.attempts == 0):
+        if result is None or (result.outcome not in GOOD and result.attempts == 0):
+            return None
+        if result.outcome in (CANCELLED, EXPIRED):
             return None
         live.leader = leader.name
         if result.outcome in GOOD:
@@ -167,14 +172,16 @@ class StepFlow:
             if flight is not None:
                 flight.started = True
             answer = await self._attempt(live)
+            if live.run.state != OPEN:
+                return self._late(live, answer)
             if answered_well(answer):
-                return self._served(live, answer)
-            if live.step.operation == WRITE and self.retry.ambiguous(live.step, answer.status):
+                return self.end(live, SERVED, None, self.now_ns(), answer=answer)
+            if self.retry.ambiguous(live.step, answer.status):
                 found = await self._settle(live)
                 if found != NOT_COMMITTED:
                     return self._settled(live, found, answer)
                 proved_absent = True
-            self._release(live, answer)
+            self.dispatch.release(live, self.now_ns())
             retried = await self._retry(live, answer, proved_absent)
             if retried is not None:
                 return retried
@@ -211,8 +218,11 @@ class StepFlow:
         grant = live.grant
         assert grant is not None
         answer = await self._send(live, live.step.operation, grant)
-        live.service_ns = self.now_ns() - grant.started_ns
-        self.dispatch.holds[live.step.dependency].answered(answer, self.now_ns())
+        now_ns = self.now_ns()
+        live.service_ns = now_ns - grant.started_ns
+        self.dispatch.told(live, blames(answer), now_ns)
+        if answer.status == 429:
+            grant.bulkhead.hold.answered(answer, now_ns)
         return answer
 
     async def _send(self, live: LiveStep, operation: str, grant: Grant) -> DependencyAnswer:
@@ -240,21 +250,18 @@ class StepFlow:
         except OSError:  # TimeoutError and a broken connection are OSErrors
             return DependencyAnswer(0)
 
-    def _served(self, live: LiveStep, answer: DependencyAnswer) -> StepResult:
-        self._release(live, answer)
+    def _late(self, live: LiveStep, answer: DependencyAnswer) -> StepResult:
+        """A result that came after its run had ended: nothing follows from it. What a write did is told all the same;
+        a read is thrown away."""
         now_ns = self.now_ns()
-        if live.run.state == OPEN:
-            return self.end(live, SERVED, None, now_ns, answer=answer)
-        return self._late(live, answer, now_ns)
-
-    def _late(self, live: LiveStep, answer: DependencyAnswer, now_ns: int) -> StepResult:
-        """A result that came after its run had ended. A write has happened, and that is told; a read is thrown away."""
         accepted = self.late_is_welcome(live)
         bulkhead = self._bulkhead(live)
         self.events.step(live, bulkhead, "late", "accepted" if accepted else "discarded", "run_ended", now_ns)
-        if accepted or live.step.operation == WRITE:
+        if answered_well(answer) and (accepted or live.step.operation == WRITE):
             return self.end(live, SERVED, "late", now_ns, answer=answer)
-        return self.end(live, CANCELLED, "late", now_ns)
+        if self.retry.ambiguous(live.step, answer.status):
+            return self._settled(live, UNKNOWN, answer)
+        return self.end(live, CANCELLED, "late", now_ns, answer=answer)
 
     def late_is_welcome(self, live: LiveStep) -> bool:
         """Current state and authorization: a result is used only while its run, and those above it, are open."""
@@ -273,8 +280,8 @@ class StepFlow:
                 return found
             bulkhead = self._bulkhead(live)
             wait_ns = self.retry.backoff_ns(look)
-            self._release(live, None)
             now_ns = self.now_ns()
+            self.dispatch.release(live, now_ns)
             at_ns = max(now_ns + wait_ns, bulkhead.circuit.next_ns() or 0)
             if at_ns + bulkhead.expected_ns > live.run.deadline_ns:
                 return UNKNOWN
@@ -310,6 +317,7 @@ class StepFlow:
             reason = "no_attempts"
         else:
             answer = await self._send(live, READBACK, grant)
+            self.dispatch.told(live, blames(answer), self.now_ns())
             committed = answer.body.get("committed") if answered_well(answer) else None
             if isinstance(committed, bool):
                 found = COMMITTED if committed else NOT_COMMITTED
@@ -320,7 +328,6 @@ class StepFlow:
         return found
 
     def _settled(self, live: LiveStep, found: str, answer: DependencyAnswer) -> StepResult:
-        self._release(live, answer)
         now_ns = self.now_ns()
         if found == COMMITTED:
             return self.end(live, SERVED, "read_back", now_ns)
@@ -333,7 +340,7 @@ class StepFlow:
         now_ns = self.now_ns()
         if run.state != OPEN:
             self.events.step(live, bulkhead, "retry", "denied", "run_ended", now_ns, retry_after=answer.retry_after)
-            return self.end(live, CANCELLED, "late", now_ns, answer=answer)
+            return self.end(live, CANCELLED, "run_ended", now_ns, answer=answer)
         failed = Failed(
             run=run.id,
             step=live.step,
@@ -348,6 +355,7 @@ class StepFlow:
         if plan.denied:
             self.events.step(live, bulkhead, "retry", "denied", plan.denied, now_ns, retry_after=answer.retry_after)
             return self._given_up(live, answer, plan.denied, now_ns)
+        live.paid += 1
         self.events.step(
             live,
             bulkhead,
@@ -366,7 +374,9 @@ class StepFlow:
     def _given_up(self, live: LiveStep, answer: DependencyAnswer, denied: str, now_ns: int) -> StepResult:
         reason = denied if denied == "retry_after_beyond_deadline" else failure_reason(answer)
         outcome = THROTTLED if answer.status == 429 else FAILED
-        return self.end(live, outcome, reason, now_ns, answer=answer)
+        stated_ns = stated_wait_ns(answer.retry_after, answer.date)
+        retry_at_ns = None if stated_ns is None else now_ns + stated_ns
+        return self.end(live, outcome, reason, now_ns, answer=answer, retry_at_ns=retry_at_ns)
 
     async def _wait(self, live: LiveStep, until_ns: int) -> str:
         """Waits for a signal; `expired` when until_ns has come, never before."""
@@ -401,9 +411,6 @@ class StepFlow:
             return self.end(live, EXPIRED, "deadline", now_ns)
         return self.end(live, THROTTLED, DISPLACED, now_ns) if signal == DISPLACED else None
 
-    def _release(self, live: LiveStep, answer: DependencyAnswer | None) -> None:
-        self.dispatch.release(live, blames(answer) if answer else None, self.now_ns())
-
     def _bulkhead(self, live: LiveStep) -> Bulkhead:
         return self.dispatch.bulkheads[live.step.dependency, live.step.operation]
 
@@ -420,9 +427,8 @@ class StepFlow:
     ) -> StepResult:
         """The one terminal outcome of the step."""
         run = live.run
-        if live.grant is not None:
-            self._release(live, None)
-        if live.attempt == 0:
+        self.dispatch.release(live, now_ns)
+        if live.attempt < live.paid:
             run.envelope.give_back(live.step.dependency)
         status = user_status(outcome)
         body = answer.body if answer else answer_of.body if answer_of else {}

@@ -2,8 +2,9 @@
 
 Bounded in all (`most`) and for each tenant. When it is full, a step that must not be turned away displaces another:
 
-    a higher class displaces the lowest class; within a class, a tenant below its kept places displaces one that is over
-    its own; of several, the latest deadline goes
+    a higher class displaces a lower one (of its own tenant, if it is the tenant's places that are taken); within a class,
+    a tenant below its kept places displaces one without; steps in kept places go last, and of several the one that
+    would start last
 
 Places are kept for tenants with a share of their own. Never lets a step leave in another order than the stated one,
 other than past those that may not start. Deadlines are the flow's timers: an expired step is removed by `remove`.
@@ -97,15 +98,15 @@ class Waiting:
 
     def displaced_by(self, rank: int, tenant: str) -> Waiter | None:
         """Who must go so that a step of this class and tenant may wait; None: nobody, it is turned away."""
-        below = self.by_tenant.get(tenant, 0) < self.kept.get(tenant, 0)
-        found: Waiter | None = None
+        own_full = self.refusal(tenant) == "tenant_queue_full"
+        below = not own_full and tenant in self.kept
+        found: tuple[bool, Key, Waiter] | None = None
         for heap in self._groups.values():
             for key, waiter in heap:
-                if waiter.gone or not (waiter.rank > rank or (below and waiter.rank == rank and self._over(waiter))):
+                without = waiter.tenant not in self.kept
+                lower = waiter.rank > rank or (waiter.rank == rank and below and without)
+                if waiter.gone or not lower or (own_full and waiter.tenant != tenant):
                     continue
-                if found is None or key > found.key:
-                    found = waiter
-        return found
-
-    def _over(self, waiter: Waiter) -> bool:
-        return self.by_tenant[waiter.tenant] > self.kept.get(waiter.tenant, 0)
+                if found is None or (without, key) > found[:2]:
+                    found = (without, key, waiter)
+        return found[2] if found else None
