@@ -30,25 +30,28 @@ class UnknownCheck(BadInput):
 def judge_all(trial: Trial, only: Sequence[str] | None = None) -> list[Verdict]:
     """A verdict a check: those of the profile, in its order, then ALWAYS. only: these instead, in this order, with the
     profile's parameters where it has them. Raises UnknownCheck for a name in `only`; nothing else is raised."""
-    for name in only or ():
-        known(name)
+    wanted = list(dict.fromkeys(full for name in only or () for full in known(name)))
     params = _asked(trial)
-    names = list(only) if only else [*params, *(name for name in ALWAYS if name not in params)]
+    names = wanted if only else [*params, *(name for name in ALWAYS if name not in params)]
     return [judge_one(trial, name, params.get(name, {})) for name in names]
 
 
-def known(name: str) -> None:
-    """Raises UnknownCheck with what was perhaps meant."""
-    if name not in CHECKS:
+def known(name: str) -> list[str]:
+    """The check of this name, or those of a family by the part before the dot: `v05`, `trial`. Raises UnknownCheck with
+    what was perhaps meant."""
+    found = [name] if name in CHECKS else [full for full in CHECKS if full.partition(".")[0] == name]
+    if not found:
         near = get_close_matches(name, CHECKS, 1, 0.6)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UnknownCheck(f"there is no check '{name}': {hint}(known: {', '.join(sorted(CHECKS))})")
+    return found
 
 
 def judge_one(trial: Trial, name: str, params: dict[str, Any]) -> Verdict:
     """params: as the profile has them, at scale 1."""
     try:
-        known(name)
+        if known(name) != [name]:
+            raise UnknownCheck(f"'{name}' is a family of checks; a profile gives each by its whole name")
         check = CHECKS[name]
         return check.judge(trial, scaled(check.params.model_validate(params), time_scale(trial)))
     except ValidationError as error:

@@ -3,7 +3,7 @@
 Counted by what arrived at the dependencies, for a run and all the sub-agents that descend from it:
 
     arrivals of the run          <= attempts of its envelope
-    steps at a dependency        <= its budget for that dependency
+    arrivals at a dependency     <= its budget for that dependency
     a batch that asks for more   is refused whole: none of its calls arrives, none is dropped in silence
     the task                     is told `budget_exhausted`, and ends so
 
@@ -141,7 +141,7 @@ def _ceilings(frame: Frame, trees: list[_Tree]) -> list[Rule]:
         samples += 1
         if tree.arrivals > attempts:
             over.append((tree.arrivals, attempts, tree.root.id))
-        started = Counter(str(step.arrivals[0].get("dependency")) for step in tree.steps if step.arrivals)
+        started = Counter(str(row.get("dependency")) for step in tree.steps for row in step.arrivals)
         for name, budget in budgets_of(frame, tree.root).items():
             if started[name] > budget:
                 dependencies.append((started[name], budget, name, tree.root.id))

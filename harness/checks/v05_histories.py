@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.checks.capacity_frames import READ, WRITE, Frame, Step, envelope_limit
+from harness.checks.capacity_frames import READ, WRITE, Frame, Step, budgets_of, envelope_limit
 
 RETRYABLE = frozenset((0, 408, 425, 429, 500, 502, 503, 504))
 """0: no answer in time."""
@@ -30,10 +30,11 @@ def retryable(status: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Of a run's envelope at the end; 0 where it is not known."""
+    """Of a run's envelope at the end; 0 where it is not known. spent: dependencies whose budget is used up."""
 
     retry_tokens: int
     attempts: int
+    spent: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +66,8 @@ class Histories:
     def has_room(self, step: Step) -> bool:
         """Its run, with all that descend from it, has a token and an attempt left at the end."""
         left = self.left[step.run]
-        return left.retry_tokens > 0 and left.attempts > 0
+        dependency = str(step.arrivals[0].get("dependency"))
+        return left.retry_tokens > 0 and left.attempts > 0 and dependency not in left.spent
 
     def out_of(self, name: Literal["retry_tokens", "attempts"]) -> list[str]:
         """Runs that end with a failed step that could be repeated, none of `name` left, and some of the other."""
@@ -96,7 +98,9 @@ def _left(frame: Frame) -> dict[str, Left]:
         arrived = sum(len(step.arrivals) for step in steps)
         retried = max(arrived - sum(bool(step.arrivals) for step in steps), scheduled[root])
         tokens, attempts = (envelope_limit(frame, frame.runs[root], name) for name in ("retry_tokens", "attempts"))
-        left = Left(max(0, (tokens or 0) - retried), max(0, (attempts or 0) - arrived))
+        called = Counter(str(row.get("dependency")) for step in steps for row in step.arrivals)
+        spent = frozenset(name for name, n in budgets_of(frame, frame.runs[root]).items() if called[name] >= n)
+        left = Left(max(0, (tokens or 0) - retried), max(0, (attempts or 0) - arrived), spent)
         found |= dict.fromkeys(tree, left)
     return found
 
@@ -120,15 +124,15 @@ def histories_of(frame: Frame) -> Histories:
     return found
 
 
-def open_windows(frame: Frame) -> Windows:
-    """Dependency -> when its circuit was open, by its decisions: from `opened` to `half_open` or `closed`."""
+def open_windows(frame: Frame, *until: str) -> Windows:
+    """Dependency -> when its circuit was open, by its decisions: from `opened` to one of `until`."""
     found: Windows = defaultdict(list)
     opened: dict[str, int] = {}
     for row in frame.of_kind("circuit"):
         dependency, at = str(row.get("dependency")), int(row["t_ns"])
         if row.get("outcome") == "opened":
             opened.setdefault(dependency, at)
-        elif dependency in opened:
+        elif dependency in opened and row.get("outcome") in until:
             found[dependency].append((opened.pop(dependency), at))
     for dependency, at in opened.items():
         found[dependency].append((at, 2**62))

@@ -151,7 +151,7 @@ def _owners(found: Histories) -> list[Rule]:
 def _not_retried(frame: Frame, found: Histories, params: Params) -> list[Rule]:
     """A single failure that could be retried and was not; a success that was repeated."""
     missed, repeated = [], []
-    windows = open_windows(frame)
+    windows = open_windows(frame, "closed")
     for step in found.steps:
         statuses = [row.get("status") for row in step.arrivals]
         if any(ok(status) for status in statuses[:-1]):
@@ -194,7 +194,7 @@ def _blindly_repeated(step: Step) -> bool:
 
 def _into_open_circuit(frame: Frame, found: Histories, params: Params) -> list[Rule]:
     """Open as the controller itself says; whether it says so when it must is v08's to judge."""
-    windows = open_windows(frame)
+    windows = open_windows(frame, "half_open", "closed")
     if not windows:
         return []
     wrong = []
@@ -302,7 +302,7 @@ def _at_full(frame: Frame) -> int:
 
 def _kept_back(frame: Frame, found: Histories, params: Params) -> int:
     """Steps that failed retryably, had room, and ended there while the circuit was open."""
-    windows = open_windows(frame)
+    windows = open_windows(frame, "half_open", "closed")
     return sum(
         retryable(step.arrivals[-1].get("status"))
         and found.has_room(step)
