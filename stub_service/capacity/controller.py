@@ -3,7 +3,8 @@
     submit:  cancelled? -> expired? -> budget_exhausted? (the whole batch, at once) -> each step by itself (steps.py)
 
 The flows are plain coroutines over `now_ns`: live on the stub's loop, in tests on a loop with a virtual clock. Parts
-are attributes (`dispatch` with its bulkheads and circuits, `retry`, `coalescer`, `flow`): each can be replaced.
+are attributes (`dispatch` with its bulkheads and circuits, `flow` with retry owner, read-back and coalescer) that can
+be replaced, and take now_ns.
 Never trusts a tenant that it is told in a body, never starts a step that its batch has not paid for.
 """
 
@@ -59,9 +60,8 @@ class Controller:
         self.now_ns = now_ns
         self.dispatch = Dispatcher(config, now_ns, record)
         self.events = self.dispatch.events
-        self.retry = RetryOwner(config.retry, config.seed)
-        self.coalescer = Coalescer(config.coalesce)
-        self.flow = StepFlow(self.dispatch, self.retry, self.coalescer, call, now_ns)
+        retry, coalescer = RetryOwner(config.retry, config.seed), Coalescer(config.coalesce)
+        self.flow = StepFlow(self.dispatch, retry, coalescer, call, now_ns)
         self.runs: dict[str, Run] = {}
         self._ended: dict[str, None] = {}
         self._opened = 0
@@ -231,7 +231,7 @@ class Controller:
         active = [live for run in self.runs.values() for live in run.active]
         return {
             **self.dispatch.leftovers(),
-            "followers": len(self.coalescer.flights),
+            "followers": len(self.flow.coalescer.flights),
             "permits": sum(run.in_flight for run in self.runs.values()),
             "reservations": sum(1 for live in active if live.attempt == 0),
             "retries": sum(1 for live in active if live.state == "retries"),

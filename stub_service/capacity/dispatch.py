@@ -160,10 +160,11 @@ class Dispatcher:
 
     def pump(self, now_ns: int) -> None:
         """Starts all who wait and may start, in order; each is woken with its Grant."""
-        while True:
+        crowded = [bulkhead for bulkhead in self.bulkheads.values() if bulkhead.waiting.size]
+        while crowded:
             best: Waiter | None = None
             where: Bulkhead | None = None
-            for bulkhead in self.bulkheads.values():
+            for bulkhead in crowded:
                 if bulkhead.waiting.size and bulkhead.circuit.admits(now_ns):
                     waiter = self._first(bulkhead, now_ns)
                     if waiter is not None and (best is None or waiter.key < best.key):
@@ -175,11 +176,12 @@ class Dispatcher:
             live.waiter = None
             live.grant = where.start(best.rank, best.tenant, now_ns)
             live.wake(GO)
-        for bulkhead in self.bulkheads.values():
+        for bulkhead in crowded:
             if bulkhead.waiting.size:
                 self._arm(bulkhead, now_ns)
-            elif bulkhead.ramp.on:
-                bulkhead.ramp.settle(now_ns, self._backlog(bulkhead.dependency))
+        for name, ramp in self.ramps.items():
+            if ramp.on:
+                ramp.settle(now_ns, self._backlog(name))
 
     def _first(self, bulkhead: Bulkhead, now_ns: int) -> Waiter | None:
         def may_start(waiter: Waiter) -> bool:

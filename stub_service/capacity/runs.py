@@ -75,10 +75,10 @@ class Run:
     __slots__ = (
         "accepted_ns",
         "active",
+        "bad",
         "children",
         "deadline_ns",
         "envelope",
-        "bad",
         "exhausted",
         "good_round",
         "id",

@@ -7,20 +7,22 @@
 
 A step whose deadline passes, or whose run is cancelled, while it waits for anything ends there; one that is on its way
 ends with its call, and nothing follows. Whatever happens, also when the caller is cancelled at any await, its slot is
-given back, and its reservation if it never started. A read-back runs in the slot of the write that it settles.
+given back, and its reservation if it never started.
 """
 
 from __future__ import annotations
 
-from asyncio import CancelledError, Future, get_running_loop
+from asyncio import CancelledError
 from collections.abc import Callable
 
-from stub_service.capacity.bulkhead import Bulkhead, Grant
+from stub_service.capacity.attempt import answered_well, blames, failure_reason, pause, send
+from stub_service.capacity.bulkhead import Bulkhead
 from stub_service.capacity.coalesce import Coalescer, Flight, Key
 from stub_service.capacity.dispatch import DISPLACED, GO, Dispatcher, Refusal
-from stub_service.capacity.ports import READBACK, WRITE, CallDependency, DependencyAnswer, DependencyCall, StepResult
+from stub_service.capacity.ports import WRITE, CallDependency, DependencyAnswer, StepResult
+from stub_service.capacity.readback import COMMITTED, NOT_COMMITTED, UNKNOWN, ReadBack
 from stub_service.capacity.records import WILL_RETRY
-from stub_service.capacity.retry import OWNER, Failed, RetryOwner
+from stub_service.capacity.retry import Failed, RetryOwner
 from stub_service.capacity.retry_after import stated_wait_ns
 from stub_service.capacity.runs import (
     CANCELLED,
@@ -38,28 +40,11 @@ from stub_service.capacity.runs import (
     user_status,
 )
 
-LAYER = "controller"
 LANDED = "landed"
-LOOKS = 3
-"""Most read-backs of one ambiguous write."""
-COMMITTED, NOT_COMMITTED, UNKNOWN = "committed", "not_committed", "unknown"
-
-
-def answered_well(answer: DependencyAnswer) -> bool:
-    return 200 <= answer.status < 400
-
-
-def blames(answer: DependencyAnswer) -> bool | None:
-    """Whether the answer is a failure of the dependency; None: it says nothing about its health (429)."""
-    return None if answer.status == 429 else answer.status == 0 or answer.status >= 500
-
-
-def failure_reason(answer: DependencyAnswer) -> str:
-    return f"status_{answer.status}" if answer.status else "no_answer"
 
 
 class StepFlow:
-    """Its parts are attributes, so that each can be replaced: `dispatch`, `retry`, `coalescer`, `call`."""
+    """Its parts are attributes, so that each can be replaced: `dispatch`, `retry`, `coalescer`, `readback`, `call`."""
 
     def __init__(
         self,
@@ -73,8 +58,9 @@ class StepFlow:
         self.events = dispatch.events
         self.retry = retry
         self.coalescer = coalescer
-        self.call = call
         self.now_ns = now_ns
+        self.call = call
+        self.readback = ReadBack(dispatch, retry, lambda: self.call, now_ns)
 
     async def run(self, live: LiveStep) -> StepResult:
         """From admission to the end; the batch has been paid for."""
@@ -107,7 +93,7 @@ class StepFlow:
         run = live.run
         run.waiting.append(live)
         try:
-            signal = await self._wait(live, run.deadline_ns)
+            signal = await pause(live, run.deadline_ns, self.now_ns)
         finally:
             if live in run.waiting:
                 run.waiting.remove(live)
@@ -141,7 +127,7 @@ class StepFlow:
         flight.followers.append(live)
         live.state = "follows"
         leader: LiveStep = flight.leader
-        signal = await self._wait(live, live.run.deadline_ns)
+        signal = await pause(live, live.run.deadline_ns, self.now_ns)
         if signal != LANDED:
             return self._stopped(live, signal)
         stopped = self._stopped(live, GO)
@@ -155,11 +141,7 @@ class StepFlow:
         live.leader = leader.name
         if result.outcome in GOOD:
             return self.end(live, COALESCED, None, self.now_ns(), answer_of=result)
-        return (
-            None
-            if result.outcome in (CANCELLED, EXPIRED)
-            else self.end(live, result.outcome, result.reason, self.now_ns(), answer_of=result)
-        )
+        return self.end(live, result.outcome, result.reason, self.now_ns(), answer_of=result)
 
     async def _admitted(self, live: LiveStep, flight: Flight | None = None) -> StepResult:
         """Capacity, call, retry: until it ends."""
@@ -177,7 +159,7 @@ class StepFlow:
             if answered_well(answer):
                 return self.end(live, SERVED, None, self.now_ns(), answer=answer)
             if self.retry.ambiguous(live.step, answer.status):
-                found = await self._settle(live)
+                found = await self.readback.settle(live)
                 if found != NOT_COMMITTED:
                     return self._settled(live, found, answer)
                 proved_absent = True
@@ -201,7 +183,7 @@ class StepFlow:
             live.state = "queued"
             wait_ns = (live.estimated_ns or now_ns) - now_ns
             self.events.step(live, bulkhead, "step", QUEUED, None, now_ns, status=WILL_RETRY, delay_ns=wait_ns)
-            signal = await self._wait(live, live.run.deadline_ns)
+            signal = await pause(live, live.run.deadline_ns, self.now_ns)
             live.queue_wait_ns += self.now_ns() - now_ns
             self.dispatch.leave(live)
             stopped = self._stopped(live, signal)
@@ -217,38 +199,13 @@ class StepFlow:
         """One call, in the slot that the step holds."""
         grant = live.grant
         assert grant is not None
-        answer = await self._send(live, live.step.operation, grant)
+        answer = await send(self.call, live, live.step.operation, grant)
         now_ns = self.now_ns()
         live.service_ns = now_ns - grant.started_ns
         self.dispatch.told(live, blames(answer), now_ns)
         if answer.status == 429:
             grant.bulkhead.hold.answered(answer, now_ns)
         return answer
-
-    async def _send(self, live: LiveStep, operation: str, grant: Grant) -> DependencyAnswer:
-        run, step = live.run, live.step
-        try:
-            return await self.call(
-                DependencyCall(
-                    dependency=step.dependency,
-                    operation=operation,
-                    run=run.id,
-                    step=step.step,
-                    attempt=live.attempt,
-                    owner=OWNER,
-                    layer=LAYER,
-                    round=live.round,
-                    tenant=run.tenant,
-                    traffic_class=run.wish.traffic_class,
-                    tool=step.tool,
-                    deadline_ns=run.deadline_ns,
-                    timeout_ns=grant.bulkhead.timeout_ns,
-                    probe=grant.passed.probe > 0,
-                    idempotency_key=step.idempotency_key,
-                )
-            )
-        except OSError:  # TimeoutError and a broken connection are OSErrors
-            return DependencyAnswer(0)
 
     def _late(self, live: LiveStep, answer: DependencyAnswer) -> StepResult:
         """A result that came after its run had ended: nothing follows from it. What a write did is told all the same;
@@ -271,61 +228,6 @@ class StepFlow:
                 return False
             run = run.parent
         return True
-
-    async def _settle(self, live: LiveStep) -> str:
-        """Whether an ambiguous write was committed: asked of the dependency before anything else is done."""
-        for look in range(1, LOOKS + 1):
-            found = await self._look(live)
-            if found != UNKNOWN or live.run.state != OPEN or look == LOOKS:
-                return found
-            bulkhead = self._bulkhead(live)
-            wait_ns = self.retry.backoff_ns(look)
-            now_ns = self.now_ns()
-            self.dispatch.release(live, now_ns)
-            at_ns = max(now_ns + wait_ns, bulkhead.circuit.next_ns() or 0)
-            if at_ns + bulkhead.expected_ns > live.run.deadline_ns:
-                return UNKNOWN
-            live.state = "settles"
-            if await self._wait(live, at_ns) != EXPIRED or self._ends(live):
-                return UNKNOWN
-            if not await self._slot_to_look(live):
-                return UNKNOWN
-        return UNKNOWN
-
-    async def _slot_to_look(self, live: LiveStep) -> bool:
-        now_ns = self.now_ns()
-        admitted = self.dispatch.admit(live, now_ns, True)
-        if type(admitted) is Refusal:
-            return False
-        if admitted is None:
-            signal = await self._wait(live, live.run.deadline_ns)
-            self.dispatch.leave(live)
-            return signal == GO and not self._ends(live)
-        return True
-
-    async def _look(self, live: LiveStep) -> str:
-        """One read-back: an attempt of the run, but no repeat of the write and no retry token."""
-        run, bulkhead, grant = live.run, self._bulkhead(live), live.grant
-        now_ns = self.now_ns()
-        reason: str | None = None
-        found = UNKNOWN
-        if run.state != OPEN:
-            reason = "run_ended"
-        elif grant is None or (grant.passed.generation != bulkhead.circuit.generation):
-            reason = "circuit"
-        elif not run.envelope.take_look():
-            reason = "no_attempts"
-        else:
-            answer = await self._send(live, READBACK, grant)
-            self.dispatch.told(live, blames(answer), self.now_ns())
-            committed = answer.body.get("committed") if answered_well(answer) else None
-            if isinstance(committed, bool):
-                found = COMMITTED if committed else NOT_COMMITTED
-            else:
-                reason = failure_reason(answer)
-        service_ns = self.now_ns() - now_ns
-        self.events.step(live, bulkhead, "readback", found, reason, self.now_ns(), service_ns=service_ns)
-        return found
 
     def _settled(self, live: LiveStep, found: str, answer: DependencyAnswer) -> StepResult:
         now_ns = self.now_ns()
@@ -368,7 +270,7 @@ class StepFlow:
             retry_after=answer.retry_after,
         )
         live.state = "retries"
-        signal = await self._wait(live, now_ns + plan.delay_ns)
+        signal = await pause(live, now_ns + plan.delay_ns, self.now_ns)
         return None if signal == EXPIRED else self._stopped(live, signal)
 
     def _given_up(self, live: LiveStep, answer: DependencyAnswer, denied: str, now_ns: int) -> StepResult:
@@ -377,29 +279,6 @@ class StepFlow:
         stated_ns = stated_wait_ns(answer.retry_after, answer.date)
         retry_at_ns = None if stated_ns is None else now_ns + stated_ns
         return self.end(live, outcome, reason, now_ns, answer=answer, retry_at_ns=retry_at_ns)
-
-    async def _wait(self, live: LiveStep, until_ns: int) -> str:
-        """Waits for a signal; `expired` when until_ns has come, never before."""
-        loop = get_running_loop()
-        future: Future[str] = loop.create_future()
-        live.future = future
-
-        def due() -> None:
-            left_ns = until_ns - self.now_ns()
-            if left_ns <= 0:
-                live.wake(EXPIRED)
-            elif not future.done():  # the loop rounds: never early
-                timers[0] = loop.call_later(left_ns / 1e9, due)
-
-        timers = [loop.call_later(max(0, until_ns - self.now_ns()) / 1e9, due)]
-        try:
-            return await future
-        finally:
-            timers[0].cancel()
-            live.future = None
-
-    def _ends(self, live: LiveStep) -> bool:
-        return live.run.state != OPEN or self.now_ns() >= live.run.deadline_ns
 
     def _stopped(self, live: LiveStep, signal: str, now_ns: int | None = None) -> StepResult | None:
         """The end of a step that may not go on; None: it may."""

@@ -2,9 +2,9 @@
 
 Bounded in all (`most`) and for each tenant. When it is full, a step that must not be turned away displaces another:
 
-    a higher class displaces a lower one (of its own tenant, if it is the tenant's places that are taken); within a class,
-    a tenant below its kept places displaces one without; steps in kept places go last, and of several the one that
-    would start last
+    a higher class displaces a lower one (of its own tenant, if it is the tenant's places that are taken); within a
+    class, a tenant below its kept places displaces one without; steps in kept places go last, and of several the one
+    that would start last
 
 Places are kept for tenants with a share of their own. Never lets a step leave in another order than the stated one,
 other than past those that may not start. Deadlines are the flow's timers: an expired step is removed by `remove`.
