@@ -53,13 +53,17 @@ class ServiceTimeNs:
 
 
 def service_time(trial: Trial, profile: Profile, among: Mask | None = None) -> ServiceTimeNs:
-    """Mean service time: the profile's where the profile is what ran, else as the service told it (Server-Timing).
+    """Mean service time: the profile's where the profile is what ran (of a capacity layer: the mean over its
+    dependencies), else as the service told it (Server-Timing).
 
     A URL target ignores the profile's `service`, so it says nothing about that target.
     """
     bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
     if bundled and profile.service is not None and profile.service.service_time.mean:
         return ServiceTimeNs(float(profile.service.service_time.mean), "profile")
+    if bundled and profile.capacity is not None:
+        times = [dependency.service_time for dependency in profile.capacity.dependencies.values()]
+        return ServiceTimeNs(sum(times) / len(times), "profile")
     calls = trial.calls
     told = calls.is_outcome(SERVED) & (calls.service_ns >= 0)
     if among is not None:

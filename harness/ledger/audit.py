@@ -12,27 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.ledger.contradictions import MOST_WITNESSES, UNSEEN_OK, Contradiction, broken, call_key, places_of
 from harness.ledger.outcomes import (
-    ABANDONED,
     CANCELLED,
     EXPIRED,
     FAILED,
     HELD_BACK,
     NEVER_SENT,
-    OPEN,
     QUEUED,
     REPLANNED,
     SERVED,
     THROTTLED,
 )
-from harness.ledger.reader import Decisions, Ints, Trial, attempt_key, read_decisions
+from harness.ledger.reader import Decisions, Trial, attempt_key, read_decisions
+from harness.ledger.run_audit import runs_against_controller, runs_of_family, tenants_with_runs
 from harness.profile.model import Profile
-
-Mask = npt.NDArray[np.bool_]
-MOST_WITNESSES = 20
-
-UNSEEN_OK = (FAILED, ABANDONED, OPEN, CANCELLED)
-"""How one of our calls may end that the service never saw, or never settled."""
 
 AGREES = {
     SERVED: (SERVED,),
@@ -42,16 +36,6 @@ AGREES = {
     FAILED: (FAILED,),
 }
 """What the caller may record of an outcome at the service, beside UNSEEN_OK: the answer may have come too late."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """rule: what must hold. count: how often it did not. witnesses: call ids, at most 20."""
-
-    rule: str
-    sentence: str
-    count: int
-    witnesses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +52,18 @@ def audit(trial: Trial, profile: Profile) -> Audit:
     notes: list[str] = []
     found = [*_ended(trial), *_unique(trial)]
     if not any(item.rule == "one row a call" for item in found):
-        order = np.argsort(_call_key(trial), kind="stable")
+        order = np.argsort(call_key(trial), kind="stable")
         found += [*_gapless(trial, order), *_as_planned(trial, profile), *_rows(trial, profile)]
-        found += [*_family(trial, profile, order)]
+        found += [*_family(trial, profile, order), *runs_of_family(trial, profile, order, notes)]
         decisions = read_decisions(trial)
         if decisions is not None:
-            found += [*_against_service(trial, decisions)]
+            found += [*_against_service(trial, decisions), *runs_against_controller(trial, notes)]
         elif (trial.manifest.get("evidence") or {}).get("decisions"):
             sentence = "the manifest says that the service's decisions were recorded, and the file is not there"
             found.append(Contradiction("evidence is whole", sentence, 1))
         else:
             notes.append("the service's own evidence is not to be had: judged on the caller's side alone")
     return Audit(len(trial.calls), tuple(found), tuple(notes))
-
-
-def _call_key(trial: Trial) -> Ints:
-    return np.asarray((trial.calls.tenant << 40) | trial.calls.seq)
-
-
-def _broken(trial: Trial, rule: str, sentence: str, mask: Mask) -> Iterator[Contradiction]:
-    places = np.flatnonzero(mask)
-    if len(places):
-        ids = tuple(trial.calls.id(int(place)) for place in places[:MOST_WITNESSES])
-        yield Contradiction(rule, f"{len(places)} call(s) {sentence}", len(places), ids)
 
 
 def _ended(trial: Trial) -> Iterator[Contradiction]:
@@ -110,9 +83,9 @@ def _ended(trial: Trial) -> Iterator[Contradiction]:
 
 
 def _unique(trial: Trial) -> Iterator[Contradiction]:
-    keys, counts = np.unique(_call_key(trial), return_counts=True)
-    twice = np.isin(_call_key(trial), keys[counts > 1]) if (counts > 1).any() else np.zeros(len(trial.calls), bool)
-    yield from _broken(trial, "one row a call", "end more than once", twice)
+    keys, counts = np.unique(call_key(trial), return_counts=True)
+    twice = np.isin(call_key(trial), keys[counts > 1]) if (counts > 1).any() else np.zeros(len(trial.calls), bool)
+    yield from broken(trial, "one row a call", "end more than once", twice)
 
 
 def _gapless(trial: Trial, order: npt.NDArray[np.intp]) -> Iterator[Contradiction]:
@@ -134,7 +107,7 @@ def _as_planned(trial: Trial, profile: Profile) -> Iterator[Contradiction]:
         yield Contradiction("as planned", "the manifest holds no plan", 1)
         return
     calls = trial.calls
-    original = calls.round == 0
+    original = calls.parent < 0
     phase = np.full(len(calls), -1, dtype=np.int64)
     phases = profile.phases.items()
     for place, (_, window) in enumerate(phases):
@@ -157,55 +130,56 @@ def _rows(trial: Trial, profile: Profile) -> Iterator[Contradiction]:
     """What holds for each row alone."""
     calls = trial.calls
     never = calls.is_outcome(*NEVER_SENT)
-    yield from _broken(trial, "sent or not", "were both sent and not sent", never != (calls.attempt == 0))
-    yield from _broken(trial, "sent or not", "were sent at no instant", ~never & (calls.sent_ns < 0))
-    yield from _broken(trial, "in order", "ended before they were sent", ~never & (calls.done_ns < calls.sent_ns))
-    yield from _broken(trial, "in order", "ended before they were due", never & (calls.done_ns < calls.due_ns))
-    outside = (calls.due_ns < 0) | (calls.due_ns >= profile.duration)
-    yield from _broken(trial, "in the trial", "were due outside of the trial", outside)
+    yield from broken(trial, "sent or not", "were both sent and not sent", never != (calls.attempt == 0))
+    yield from broken(trial, "sent or not", "were sent at no instant", ~never & (calls.sent_ns < 0))
+    yield from broken(trial, "in order", "ended before they were sent", ~never & (calls.done_ns < calls.sent_ns))
+    yield from broken(trial, "in order", "ended before they were due", never & (calls.done_ns < calls.due_ns))
+    of_run = tenants_with_runs(trial, profile)[calls.tenant]
+    # What has begun is driven to its end, which is the drain limit at the latest.
+    late = np.where(of_run & (calls.parent >= 0), profile.duration + profile.drain + 1, profile.duration)
+    outside = (calls.due_ns < 0) | (calls.due_ns >= late)
+    yield from broken(trial, "in the trial", "were due outside of the trial", outside)
     budgeted = np.array([profile.tenants[name].budget is not None for name in trial.tenants], dtype=np.bool_)
     held = calls.is_outcome(HELD_BACK) & ~budgeted[calls.tenant]
-    yield from _broken(trial, "held back by a budget", "were held back, and their tenant has no budget", held)
+    yield from broken(trial, "held back by a budget", "were held back, and their tenant has no budget", held)
 
 
 def _family(trial: Trial, profile: Profile, order: npt.NDArray[np.intp]) -> Iterator[Contradiction]:
     """Every failure that leads to re-plans led to just those that the profile says, and nothing else did."""
-    calls, keys = trial.calls, _call_key(trial)
+    calls = trial.calls
+    plain = ~tenants_with_runs(trial, profile)[calls.tenant]
     rules = [profile.tenants[name].replans for name in trial.tenants]
     n = np.array([rule.calls if rule and rule.rounds else 0 for rule in rules], dtype=np.int64)[calls.tenant]
     after = np.array([rule.after if rule else 0 for rule in rules], dtype=np.int64)[calls.tenant]
     rounds = np.array([rule.rounds if rule else 0 for rule in rules], dtype=np.int64)[calls.tenant]
-    child = calls.parent >= 0
-    mixed = child != (calls.round > 0)
-    yield from _broken(trial, "rounds", "are re-plans without a parent, or original with one", mixed)
-    yield from _broken(trial, "rounds", "are original and of another run", ~child & (calls.run != calls.seq))
+    child = (calls.parent >= 0) & plain
+    mixed = plain & (child != (calls.round > 0))
+    yield from broken(trial, "rounds", "are re-plans without a parent, or original with one", mixed)
+    yield from broken(trial, "rounds", "are original and of another run", plain & ~child & (calls.run != calls.seq))
     children = np.flatnonzero(child)
-    wanted = (calls.tenant[children] << 40) | calls.parent[children]
-    place = np.searchsorted(keys[order], wanted)
-    place = np.minimum(place, max(0, len(order) - 1))
-    known = keys[order][place] == wanted if len(order) else np.zeros(0, bool)
+    parents, known = places_of(trial, order, children)
     orphan = np.zeros(len(calls), dtype=np.bool_)
     orphan[children[~known]] = True
-    yield from _broken(trial, "no call without a cause", "follow from a call that is not there", orphan)
-    children, parents = children[known], order[place[known]]
+    yield from broken(trial, "no call without a cause", "follow from a call that is not there", orphan)
+    children, parents = children[known], parents[known]
     wrong = np.zeros(len(calls), dtype=np.bool_)
     wrong[children] = (
         (calls.round[children] != calls.round[parents] + 1)
         | (calls.run[children] != calls.run[parents])
         | (calls.due_ns[children] != calls.done_ns[parents] + after[children])
     )
-    yield from _broken(trial, "re-plans as the profile says", "do not fit their parent (round, run or instant)", wrong)
+    yield from broken(trial, "re-plans as the profile says", "do not fit their parent (round, run or instant)", wrong)
     leads = calls.is_outcome(*REPLANNED) & (calls.round < rounds) & (calls.done_ns + after < profile.duration)
     expected = np.where(leads, n, 0)
     born = np.bincount(parents, minlength=len(calls))
     sentence = "led to another number of re-plans than the profile says"
-    yield from _broken(trial, "re-plans as the profile says", sentence, born != expected)
+    yield from broken(trial, "re-plans as the profile says", sentence, born != expected)
 
 
 def _against_service(trial: Trial, decisions: Decisions) -> Iterator[Contradiction]:
     """Their attempts are ours; ours that they did not see, or did not settle, failed or were given up."""
     calls = trial.calls
-    sent = ~calls.is_outcome(*NEVER_SENT)
+    sent = ~calls.is_outcome(*NEVER_SENT) & (calls.action.codes < 0)
     ours = np.where(sent, attempt_key(calls.tenant, calls.seq, calls.attempt), -2)
     order = np.argsort(ours, kind="stable")
     place = np.minimum(np.searchsorted(ours[order], decisions.key), max(0, len(order) - 1))
@@ -221,16 +195,16 @@ def _against_service(trial: Trial, decisions: Decisions) -> Iterator[Contradicti
     seen = np.bincount(rows[known], minlength=len(calls)) > 0
     settled = np.bincount(rows[terminal], minlength=len(calls))
     queued = np.bincount(rows[known & decisions.is_outcome(QUEUED)], minlength=len(calls))
-    yield from _broken(trial, "ours were seen", "have an answer, and the service saw nothing", sent & ~seen & ~lenient)
-    yield from _broken(trial, "one decision a call", "were settled more than once by the service", settled > 1)
-    yield from _broken(trial, "one decision a call", "were queued more than once by the service", queued > 1)
+    yield from broken(trial, "ours were seen", "have an answer, and the service saw nothing", sent & ~seen & ~lenient)
+    yield from broken(trial, "one decision a call", "were settled more than once by the service", settled > 1)
+    yield from broken(trial, "one decision a call", "were queued more than once by the service", queued > 1)
     unsettled = seen & (settled == 0) & ~lenient
-    yield from _broken(trial, "one decision a call", "have an answer that the service never decided", unsettled)
+    yield from broken(trial, "one decision a call", "have an answer that the service never decided", unsettled)
     for theirs, may_be in AGREES.items():
         mask = np.zeros(len(calls), dtype=np.bool_)
         mask[rows[terminal & decisions.is_outcome(theirs)]] = True
         sentence = f"were {theirs} at the service and something else here"
-        yield from _broken(trial, "outcomes agree", sentence, mask & ~lenient & ~calls.is_outcome(*may_be))
+        yield from broken(trial, "outcomes agree", sentence, mask & ~lenient & ~calls.is_outcome(*may_be))
 
 
 def _attempt_id(key: int) -> str:

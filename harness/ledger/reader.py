@@ -51,8 +51,8 @@ class Calls:
     """Columns of calls.jsonl, one place a row, in file order. Integers; -1 where a row has no value.
 
     tenant: place in `Trial.tenants`. seq: call id is `<tenant>.<seq>`. parent: seq of the parent (same tenant).
-    outcome: place in `outcomes.TERMINAL`. untyped: 1 where an
-    answer other than success had no typed outcome in its body. offset: byte at which the row begins in calls.jsonl.
+    outcome: place in `outcomes.TERMINAL`. action: of a call of an agent run (harness/ledger/call.py). untyped: 1 where
+    an answer other than success had no typed outcome in its body. offset: byte at which the row begins in calls.jsonl.
     """
 
     tenant: Ints
@@ -72,6 +72,7 @@ class Calls:
     offset: Ints
     reason: Strings
     retry_after: Strings
+    action: Strings
 
     def __len__(self) -> int:
         return len(self.tenant)
@@ -108,7 +109,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """Columns of decisions.jsonl, one place a row, in file order; rows `started` are left out (nothing joins on them).
+    """Columns of decisions.jsonl, one place a row, in file order; rows `started` are left out (nothing joins on them),
+    and those of a capacity layer (harness/ledger/evidence.py).
 
     key: `attempt_key` of the attempt; -1 where the row names no attempt of a harness. outcome: place in
     DECISION_OUTCOMES.
@@ -144,7 +146,9 @@ def _read_decisions(path: Path) -> Decisions | None:
     keys, outcomes = array("q"), array("q")
     for _, rows in _chunks(path, skip=_STARTED):
         try:
-            rows = [row for row in rows if row["outcome"] != "started"]  # noqa: PLW2901
+            rows = [  # noqa: PLW2901
+                row for row in rows if row["outcome"] != "started" and row.get("part") != "capacity"
+            ]
             outcomes.extend([codes[row["outcome"]] for row in rows])
             keys.extend([_key(row.get("attempt_id")) for row in rows])
         except (KeyError, TypeError, OverflowError) as error:
@@ -250,7 +254,7 @@ def _read_calls(path: Path, tenants: int) -> tuple[Calls, int]:
     columns: dict[str, array[int]] = {
         name: array("q") for name in (*_PLAIN, "tenant", "seq", "parent", "untyped", "outcome", "offset")
     }
-    texts: dict[str, array[int]] = {"reason": array("i"), "retry_after": array("i")}
+    texts: dict[str, array[int]] = {name: array("i") for name in ("reason", "retry_after", "action")}
     tables: dict[str, dict[str | None, int]] = {name: {None: -1} for name in texts}
     codes = {outcome: code for code, outcome in enumerate(TERMINAL)}
     for offsets, rows in _chunks(path):
