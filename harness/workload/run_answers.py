@@ -1,6 +1,7 @@
 """How a call of an agent run ended, from the answer of the capacity layer: the same for both drivers.
 
     a typed body {"outcome": ...}   that outcome, whatever the status says; `queued` is no end: failed, unasked_wait
+                                    `coalesced` means the whole batch: where a step of it was served, so is the batch
     2xx without one                 served
     429 without one                 throttled, untyped
     anything else                   failed, status_<n>, untyped
@@ -13,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.ledger.call import Call
-from harness.ledger.outcomes import FAILED, FROM_SERVICE, QUEUED, SERVED, THROTTLED
+from harness.ledger.outcomes import COALESCED, FAILED, FROM_SERVICE, QUEUED, SERVED, THROTTLED
 
 MOST_REASON = 100
 _MOST_WAIT_MS = 1e10
@@ -25,7 +26,10 @@ def judge_run(call: Call, status: int, answer: dict[str, Any] | None, retry_afte
     outcome = answer.get("outcome") if answer else None
     if answer and outcome in FROM_SERVICE:
         call.reason = _text(answer.get("reason"))
-        call.queue_wait_ns = _longest_wait_ns(answer.get("steps"))
+        steps = _steps(answer)
+        call.queue_wait_ns = _longest_wait_ns(steps)
+        if outcome == COALESCED and any(step.get("outcome") == SERVED for step in steps):
+            return SERVED
         return str(outcome)
     if outcome == QUEUED:
         call.reason = "unasked_wait"
@@ -45,10 +49,15 @@ def _text(value: Any) -> str | None:
     return "".join(char if " " <= char <= "~" else "?" for char in value[:MOST_REASON])
 
 
-def _longest_wait_ns(steps: Any) -> int:
+def _steps(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    steps = answer.get("steps")
+    return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+
+
+def _longest_wait_ns(steps: list[dict[str, Any]]) -> int:
     longest = -1.0
-    for step in steps if isinstance(steps, list) else ():
-        wait = step.get("queue_wait_ms") if isinstance(step, dict) else None
+    for step in steps:
+        wait = step.get("queue_wait_ms")
         if isinstance(wait, int | float) and 0 <= wait < _MOST_WAIT_MS:  # NaN is neither
             longest = max(longest, wait)
     return int(longest * 1e6 + 0.5) if longest >= 0 else -1
