@@ -303,6 +303,11 @@ _ENDPOINTS: dict[str, tuple[tuple[str, ...], Endpoint]] = {
 }
 
 
+def served_paths() -> tuple[str, ...]:
+    """What a stub with all its parts serves; of the first three, also what is below them."""
+    return ("/service", "/runs", "/dependencies", *_ENDPOINTS)
+
+
 def _told(told: Told) -> web.Response:
     headers = {"Content-Type": _JSON, "Server-Timing": _timing(told.queue_ns, told.service_ns)}
     if told.retry_after is not None:

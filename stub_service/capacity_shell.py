@@ -55,7 +55,7 @@ class CapacityShell:
         self._with_controller = with_controller
         self._faults = config.faults
         self._outbound: Outbound | None = None
-        self._open: set[asyncio.Task[api.ApiAnswer]] = set()
+        self._open: api.Tasks = set()
         self._build()
 
     def start(self, base_url: str) -> None:
@@ -76,11 +76,16 @@ class CapacityShell:
         if self.controller is None:
             return None
         task = asyncio.get_running_loop().create_task(
-            api.handle(self.controller, tenant, method, path, body, headers)
+            api.handle(self.controller, tenant, method, path, body, headers, self._open)
         )  # fmt: skip
         self._open.add(task)
         task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise  # the caller hung up; its batch goes on
+            return api.ApiAnswer(503, {"outcome": "failed", "reason": "stub_stopped", "user_status": "stopped"})
 
     async def visit(self, visit: Visit) -> DependencyAnswer:
         """What a dependency answers. A cancelled visit is a caller that hung up."""
@@ -105,7 +110,7 @@ class CapacityShell:
         for task in self._open:
             task.cancel()
         if self._open:
-            await asyncio.wait(self._open, timeout=_END_S)
+            await asyncio.wait(tuple(self._open), timeout=_END_S)
         self.dependencies.stop()
         if self._outbound is not None:
             await self._outbound.close()
@@ -122,7 +127,7 @@ class CapacityShell:
         if self._lay is not None:
             self._lay(self.controller, self.config)
 
-    def _ended(self, task: asyncio.Task[api.ApiAnswer]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._open.discard(task)
         if not task.cancelled():
             task.exception()  # seen: who waited for it has it, and if nobody does any more, nobody is to be told

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import resource
 import signal
@@ -35,6 +36,8 @@ from stub_service.lag import LoopLag
 from stub_service.live import LiveService
 from stub_service.metrics import Metrics
 from stub_service.timers import Timers
+
+log = logging.getLogger("stub_service")
 
 _FLUSH_NS = 100_000_000
 _CLOSE_S = 1.0
@@ -95,6 +98,7 @@ async def _serve(
         print(f"stub: evidence cannot be written ({error.strerror}): {folder}", file=sys.stderr, flush=True)
         end(1)
 
+    loop.set_exception_handler(_say_in_one_line)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, 0)
     if watch_parent:
@@ -125,6 +129,11 @@ async def _serve(
     for file in evidence.values():
         file.close()
     return stop.result() or code
+
+
+def _say_in_one_line(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A fault of the stub itself, where nobody waits for its answer: no traceback, but not silence either."""
+    log.error("internal error: %s: %r", context.get("message"), context.get("exception"))
 
 
 def _own_url(listener: socket.socket) -> str:

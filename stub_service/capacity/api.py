@@ -32,8 +32,8 @@ STATUS_OF = {
 }
 _RUN_ID = re.compile(r"[!-~]{1,200}", re.ASCII)
 _REQUEST_ID = _RUN_ID
-_left_alone: set[asyncio.Task[BatchResult]] = set()
-"""Batches that nobody waits for: the loop itself keeps only weak references to tasks."""
+Tasks = set[asyncio.Task[Any]]
+_left_alone: Tasks = set()
 
 
 class Controls(Protocol):
@@ -62,9 +62,18 @@ class ApiAnswer:
 
 
 async def handle(
-    controller: Controls, tenant: str, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    controller: Controls,
+    tenant: str,
+    method: str,
+    path: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    left_alone: Tasks = _left_alone,
 ) -> ApiAnswer:
-    """Answers one request of an authenticated tenant, whatever it holds."""
+    """Answers one request of an authenticated tenant, whatever it holds.
+
+    left_alone: where batches that nobody waits for are kept while they run (a loop has only weak references to tasks).
+    """
     parts = path.split("/")[1:]
     if parts[0] != "runs" or len(parts) > 3 or (len(parts) == 3 and parts[2] not in _ACTIONS):
         return _error(404, "not_found", f"there are /runs, /runs/<run> and /runs/<run>/{{{', '.join(_ACTIONS)}}}")
@@ -82,7 +91,7 @@ async def handle(
         if len(parts) == 2:
             return ApiAnswer(200, _shown(controller.view(run)))
         if parts[2] == "steps":
-            return await _submit(controller, run, body, request)
+            return await _submit(controller, run, body, request, left_alone)
         if parts[2] == "cancel":
             controller.cancel(run, request)
         else:
@@ -117,13 +126,13 @@ def _open(controller: Controls, tenant: str, body: bytes, request: str | None) -
     return ApiAnswer(201, told, {"Location": f"/runs/{opened.run}"})
 
 
-async def _submit(controller: Controls, run: str, body: bytes, request: str | None) -> ApiAnswer:
+async def _submit(controller: Controls, run: str, body: bytes, request: str | None, left_alone: Tasks) -> ApiAnswer:
     batch, wait = wishes.read_batch(body, request, controller.dependencies)
     if wait:
         return _told(controller, await controller.submit(run, batch))
     task = asyncio.get_running_loop().create_task(controller.submit(run, batch))
-    _left_alone.add(task)
-    task.add_done_callback(_left_alone.discard)
+    left_alone.add(task)
+    task.add_done_callback(left_alone.discard)
     await asyncio.sleep(0)  # its admission happens; what is refused whole is told now, not at the next poll
     if task.done():
         return _told(controller, task.result())
