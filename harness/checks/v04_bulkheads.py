@@ -48,20 +48,23 @@ SLOWING = ("slow", "hang")
 
 
 class Params(Part):
-    """served_down_pp, refusals_up_pp: margins in percentage points. latency_up: of the mean; left out, half of the
-    longest service time. slots_up: share of a limit by which the slots in use may rise, one slot at least. timeouts:
-    calls of the slowed bulkhead that must have timed out; recovered: share of its calls that recovery must serve,
-    after `settle`. mixed: batches that must have called the slowed dependency and another one together.
+    """served_down_pp, refusals_up_pp: margins in percentage points; recovery_pp: of both, in recovery. latency_up: of
+    the mean; left out, half of the longest service time. slots_up: share of a limit by which the slots in use may rise,
+    one slot at least. timeouts: calls of the slowed bulkhead that must have timed out. recovered: share of its calls
+    that recovery must serve, after `settle`, of `back` at least. mixed: batches that must have called the slowed
+    dependency and another one together.
     """
 
     served_down_pp: Points = 1.0
     refusals_up_pp: Points = 1.0
+    recovery_pp: Points = 2.0
     latency_up: DurationNs | None = None
     confidence: Annotated[float, Field(ge=0.8, le=0.999)] = 0.95
     slots_up: Annotated[float, Field(gt=0, lt=1)] = 0.25
     timeouts: Count = 20
     recovered: Annotated[float, Field(gt=0, le=1)] = 0.95
     settle: DurationNs = 500_000_000
+    back: Count = 40
     mixed: Count = 20
 
 
@@ -127,11 +130,12 @@ def _bystanders(frame: Frame, params: Params, slowed: set[BulkheadKey], calm: Wi
     rules: list[Rule] = []
     recovery = frame.profile.phases.recovery
     margins = params.confidence, params.served_down_pp, params.refusals_up_pp, margin
+    later = params.confidence, params.recovery_pp, params.recovery_pp, margin
     for name in bystanders(frame, slowed):
         rows = submits(frame, lambda run, name=name: run.tenant == name)  # type: ignore[misc]
         rules += stays(frame, name, rows, calm, burst, *margins)
         if recovery is not None:
-            rules += stays(frame, name, rows, calm, recovery, *margins, " in recovery")
+            rules += stays(frame, name, rows, calm, recovery, *later, " in recovery")
     return rules
 
 
@@ -180,7 +184,7 @@ def _come_back(frame: Frame, params: Params, slowed: set[BulkheadKey]) -> list[R
     )
     named = [str(row["call"]) for row in rows if row.get("outcome") not in ALL_SERVED]
     return [
-        enough(subject, "calls in recovery", len(rows), 50, "calls", "runs that go on calling it in recovery"),
+        enough(subject, "calls in recovery", len(rows), params.back, "calls", "runs that go on calling it in recovery"),
         at_least(subject, "served in recovery", share, params.recovered, "of the calls", len(rows), text, named),
     ]
 
