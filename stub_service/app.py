@@ -262,7 +262,7 @@ async def _metrics(parts: Parts, _: BaseRequest) -> web.StreamResponse:
     lag = parts.lag
     text = parts.metrics.render(parts.live.service.workers if parts.live else 0, lag.figures(), lag.histogram.sum)
     if parts.capacity is not None:
-        text += parts.capacity.metrics.render(parts.capacity.dependencies.in_flight())
+        text += parts.capacity.metrics_text()
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 

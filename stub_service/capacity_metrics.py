@@ -9,12 +9,23 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from stub_service.capacity.records import Arrival, Decision
 from stub_service.metrics import BUCKETS_NS, head, histogram, quoted
 
 INTERIM = frozenset(("queued", "admitted"))
 CIRCUIT_STATES = {"closed": 0, "half_open": 1, "opened": 2, "open": 2}
+
+
+class BulkheadFigures(NamedTuple):
+    """One bulkhead of the controller, now."""
+
+    dependency: str
+    operation: str
+    in_use: int
+    waiting: int
+    limit: int
 
 
 class CapacityMetrics:
@@ -53,9 +64,9 @@ class CapacityMetrics:
     def committed(self, dependency: str) -> None:
         self._effects[(dependency,)] += 1
 
-    def render(self, in_flight: Mapping[str, tuple[int, int]]) -> str:
+    def render(self, in_flight: Mapping[str, tuple[int, int]], bulkheads: Iterable[BulkheadFigures] = ()) -> str:
         """in_flight: dependency -> (workers busy, calls waiting for one)."""
-        return "\n".join([*self._controller(), *self._behind(in_flight), ""])
+        return "\n".join([*self._controller(), *_bulkheads(list(bulkheads)), *self._behind(in_flight), ""])
 
     def _controller(self) -> Iterator[str]:
         yield from _counter("runs_total", "Runs, by how they opened or ended.", ("class", "outcome"), self._runs)
@@ -88,6 +99,18 @@ class CapacityMetrics:
         counts, total_ns = self._waits.get(labels, ([0] * (len(BUCKETS_NS) + 1), 0))
         counts[bisect_left(BUCKETS_NS, wait_ns)] += 1
         self._waits[labels] = counts, total_ns + wait_ns
+
+
+def _bulkheads(figures: list[BulkheadFigures]) -> Iterator[str]:
+    for name, about in (
+        ("in_use", "Slots of the controller's bulkhead that are taken."),
+        ("waiting", "Steps that wait for a slot of the controller's bulkhead."),
+        ("limit", "Slots of the controller's bulkhead."),
+    ):
+        yield from head(f"controller_{name}", "gauge", about)
+        for one in figures:
+            labels = f"dependency={quoted(one.dependency)},operation={quoted(one.operation)}"
+            yield f"overload_stub_controller_{name}{{{labels}}} {getattr(one, name)}"
 
 
 def _counter(name: str, about: str, labels: tuple[str, ...], counts: Counter[tuple[str, ...]]) -> Iterator[str]:

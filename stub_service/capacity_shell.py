@@ -18,7 +18,7 @@ from stub_service.capacity import api
 from stub_service.capacity.config import CapacityConfig, Fault
 from stub_service.capacity.ports import DependencyAnswer
 from stub_service.capacity.records import Arrival, Decision, Effect, row
-from stub_service.capacity_metrics import CapacityMetrics
+from stub_service.capacity_metrics import BulkheadFigures, CapacityMetrics
 from stub_service.clock import Clock
 from stub_service.dependency import faults
 from stub_service.dependency.model import Dependencies
@@ -90,6 +90,15 @@ class CapacityShell:
     async def visit(self, visit: Visit) -> DependencyAnswer:
         """What a dependency answers. A cancelled visit is a caller that hung up."""
         return await self.dependencies.handle(visit)
+
+    def metrics_text(self) -> str:
+        """What Prometheus is told."""
+        bulkheads = self.controller.dispatch.bulkheads if self.controller is not None else {}
+        figures = [
+            BulkheadFigures(dependency, operation, one.slots.in_use, one.waiting.size, one.slots.limit)
+            for (dependency, operation), one in bulkheads.items()
+        ]
+        return self.metrics.render(self.dependencies.in_flight(), figures)
 
     def set_faults(self, document: Any) -> str | None:
         """Replaces the faults of all dependencies; or says in one sentence what is wrong with the document."""

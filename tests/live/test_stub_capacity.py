@@ -15,7 +15,6 @@ from harness.measure.retry_after import parse
 from harness.target.stub import StubProcess
 from harness.target.url import connect
 from stub_service import exact_loop
-from stub_service.capacity.ports import DependencyCall
 from stub_service.outbound import Outbound
 from tests.live.stub_client import PATIENCE_S, config, rows
 from tests.unit.dependency_bench import MS, call, dependency, fault
@@ -88,6 +87,8 @@ def test_a_run_with_a_retry(tmp_path):
         'overload_stub_arrivals_total{dependency="billing",operation="read",status="500"} 1',
         'overload_stub_circuit_state{dependency="billing"} 0',
         'overload_stub_dependency_in_use{dependency="billing"} 0',
+        'overload_stub_controller_limit{dependency="billing",operation="read"} 5',
+        'overload_stub_controller_in_use{dependency="billing",operation="write"} 0',
     ):
         assert line in metrics.splitlines()
 
@@ -394,4 +395,3 @@ def test_a_call_is_given_up_at_its_own_timeout(tmp_path):
     assert took_ns >= 60 * MS
     (arrival,) = kept(tmp_path, "arrivals")
     assert (arrival["status"], arrival["fault"]) == (0, "hang")
-    assert isinstance(call(), DependencyCall)
