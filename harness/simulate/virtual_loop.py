@@ -78,9 +78,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Asked by TimerHandle.cancel. Time limits are mostly cancelled: without this they would stay until due."""
+        """Asked by TimerHandle.cancel. Time limits are mostly cancelled: without this they would stay until due.
+        Those that have fired already are counted, too: it only says when tidying up is worth it."""
         self._cancelled_timers += 1
-        if self._cancelled_timers > _COMPACT_ABOVE and self._cancelled_timers * 2 > len(self._timers):
+        if self._cancelled_timers > _COMPACT_ABOVE and self._cancelled_timers > len(self._timers):
             self._timers = [timer for timer in self._timers if not timer[2].cancelled() and timer[2] is not handle]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
@@ -99,7 +100,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timers, ready = self._timers, self._ready
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
-            self._cancelled_timers -= 1
         if not timers:
             raise Deadlock(
                 f"deadlock in virtual time at {self._now_ns} ns: every coroutine waits, and nothing is scheduled"
