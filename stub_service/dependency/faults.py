@@ -66,6 +66,10 @@ class Faults:
         for place, fault in enumerate(self.configured):
             (self._door if fault.kind in DOOR else self._work).setdefault(fault.dependency, []).append(place)
 
+    def ever(self, dependency: str) -> bool:
+        """Whether anything may go wrong with it at all."""
+        return dependency in self._door or dependency in self._work
+
     def at_door(self, dependency: str, operation: str, now_ns: int) -> Fault | None:
         """The fault that answers a call which arrives now, counted as happened."""
         for place in self._door.get(dependency, ()):

@@ -26,7 +26,10 @@ from stub_service.capacity.ports import READBACK, WRITE, CallDependency, Depende
 from stub_service.capacity.records import Arrival, Effect
 from stub_service.dependency.faults import COMMIT_THEN_TIMEOUT, ERROR, HANG, Faults, Work, imf_fixdate, retry_after
 from stub_service.dependency.pool import WorkerPool
-from stub_service.dependency.visits import Visit, visit_of
+from stub_service.dependency.visits import Visit
+
+AnyVisit = Visit | DependencyCall
+"""A call of the controller is one as it stands: it says all that a visit may say."""
 
 VIRTUAL_EPOCH_S = 1_767_225_600
 """The wall clock at instant 0 of a trial in virtual time: 2026-01-01 00:00:00 UTC, always, so that dates repeat."""
@@ -73,7 +76,7 @@ class Dependencies:
         self._wall_s = wall_s or (lambda: VIRTUAL_EPOCH_S + now_ns() / 1e9)
         self._working_on: set[asyncio.Future[None]] = set()
 
-    async def handle(self, visit: Visit) -> DependencyAnswer:
+    async def handle(self, visit: AnyVisit) -> DependencyAnswer:
         """The answer, after however long it takes. Raises KeyError for a dependency that does not exist."""
         dependency = self.by_name[visit.dependency]
         now_ns = self._now_ns()
@@ -93,6 +96,18 @@ class Dependencies:
             self._write(visit, arrived_ns, left_ns, left_ns, 0, None)
             raise
         return await self._work(visit, dependency, held, arrived_ns)
+
+    def surely_within(self, call: DependencyCall) -> bool:
+        """Whether the answer is certain to come before the call's timeout: nothing can go wrong, and a worker is idle.
+        Holds only until anything else happens."""
+        dependency = self.by_name[call.dependency]
+        pool = dependency.pool
+        return (
+            pool.in_use < pool.workers
+            and dependency.service_ns < call.timeout_ns
+            and call.operation != READBACK
+            and not self.faults.ever(call.dependency)
+        )
 
     def in_flight(self) -> dict[str, tuple[int, int]]:
         """dependency -> (workers busy, calls waiting for one)."""
@@ -115,7 +130,7 @@ class Dependencies:
         return len(left)
 
     async def _work(
-        self, visit: Visit, dependency: Downstream, held: asyncio.Future[None] | None, arrived_ns: int
+        self, visit: AnyVisit, dependency: Downstream, held: asyncio.Future[None] | None, arrived_ns: int
     ) -> DependencyAnswer:
         """At a worker that has been taken: gives it back exactly once, however this ends."""
         started_ns = self._now_ns()
@@ -142,7 +157,7 @@ class Dependencies:
         return answer
 
     def _work_on(
-        self, visit: Visit, dependency: Downstream, held: asyncio.Future[None] | None, work: Work, rest_ns: int
+        self, visit: AnyVisit, dependency: Downstream, held: asyncio.Future[None] | None, work: Work, rest_ns: int
     ) -> None:
         """The caller is gone; the worker does not know."""
 
@@ -160,7 +175,7 @@ class Dependencies:
         task.add_done_callback(rested)
 
     def _done(
-        self, visit: Visit, dependency: Downstream, held: asyncio.Future[None] | None, work: Work
+        self, visit: AnyVisit, dependency: Downstream, held: asyncio.Future[None] | None, work: Work
     ) -> DependencyAnswer | None:
         """The service time is over: the worker is free, a write commits. None: no answer will ever come."""
         dependency.pool.give_back()
@@ -181,7 +196,7 @@ class Dependencies:
         _unmark(dependency, visit, held)
         return None if kind == COMMIT_THEN_TIMEOUT else answer
 
-    def _commit(self, visit: Visit, dependency: Downstream) -> dict[str, Any]:
+    def _commit(self, visit: AnyVisit, dependency: Downstream) -> dict[str, Any]:
         key = None if visit.idempotency_key is None else _key(visit.tenant, visit.idempotency_key)
         before = dependency.committed.get(key) if key is not None else None
         if before is not None:
@@ -200,7 +215,7 @@ class Dependencies:
         )  # fmt: skip
         return body
 
-    async def _never(self, visit: Visit, arrived_ns: int, started_ns: int, work: Work) -> None:
+    async def _never(self, visit: AnyVisit, arrived_ns: int, started_ns: int, work: Work) -> None:
         """Until the caller leaves."""
         try:
             await asyncio.get_running_loop().create_future()
@@ -208,7 +223,7 @@ class Dependencies:
             self._write(visit, arrived_ns, started_ns, self._now_ns(), 0, work.name)
             raise
 
-    def _refuse(self, visit: Visit, fault: Fault, arrived_ns: int) -> DependencyAnswer:
+    def _refuse(self, visit: AnyVisit, fault: Fault, arrived_ns: int) -> DependencyAnswer:
         """At the door (or at its turn, if an outage met it in the queue): no worker, nothing committed."""
         now_ns = self._now_ns()
         if fault.kind == "outage":
@@ -226,7 +241,7 @@ class Dependencies:
 
     def _write(
         self,
-        visit: Visit,
+        visit: AnyVisit,
         arrived_ns: int,
         started_ns: int,
         ended_ns: int,
@@ -249,9 +264,11 @@ def in_process(dependencies: Dependencies) -> CallDependency:
     """The way to the dependencies by function call. The caller's timeout abandons the call as a hang-up would."""
 
     async def call(asked: DependencyCall) -> DependencyAnswer:
+        if dependencies.surely_within(asked):
+            return await dependencies.handle(asked)  # the timer would only be set and cancelled
         try:
             async with asyncio.timeout(max(0, asked.timeout_ns) / 1e9):
-                return await dependencies.handle(visit_of(asked))
+                return await dependencies.handle(asked)
         except TimeoutError:
             return NO_ANSWER
 
@@ -266,28 +283,28 @@ def _key(tenant: str | None, key: str) -> str:
     return f"key\0{tenant or ''}\0{key}"
 
 
-def _logical(visit: Visit) -> str:
+def _logical(visit: AnyVisit) -> str:
     return f"step\0{visit.run or ''}\0{visit.step or ''}"
 
 
-def _lookup(visit: Visit) -> str:
+def _lookup(visit: AnyVisit) -> str:
     """What a read-back asks about: the key if it names one, else the run and step."""
     return _logical(visit) if visit.idempotency_key is None else _key(visit.tenant, visit.idempotency_key)
 
 
-def _names(visit: Visit) -> tuple[str, ...]:
+def _names(visit: AnyVisit) -> tuple[str, ...]:
     logical = _logical(visit)
     return (logical,) if visit.idempotency_key is None else (logical, _key(visit.tenant, visit.idempotency_key))
 
 
-def _mark_under_way(dependency: Downstream, visit: Visit) -> asyncio.Future[None]:
+def _mark_under_way(dependency: Downstream, visit: AnyVisit) -> asyncio.Future[None]:
     held: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     for name in _names(visit):
         dependency.under_way.setdefault(name, []).append(held)
     return held
 
 
-def _unmark(dependency: Downstream, visit: Visit, held: asyncio.Future[None] | None) -> None:
+def _unmark(dependency: Downstream, visit: AnyVisit, held: asyncio.Future[None] | None) -> None:
     """The write has ended, whether it committed or not."""
     if held is None:
         return
@@ -300,7 +317,7 @@ def _unmark(dependency: Downstream, visit: Visit, held: asyncio.Future[None] | N
         held.set_result(None)
 
 
-async def _writes_ended(dependency: Downstream, visit: Visit) -> None:
+async def _writes_ended(dependency: Downstream, visit: AnyVisit) -> None:
     name = _lookup(visit)
     while others := dependency.under_way.get(name):
         # Shielded: a read-back whose caller leaves must not end what others wait for.

@@ -13,14 +13,13 @@ from collections import deque
 class WorkerPool:
     """`await take()`, then `give_back()` exactly once."""
 
-    __slots__ = ("_waiters", "in_use", "most_in_use", "workers")
+    __slots__ = ("_waiters", "in_use", "workers")
 
     def __init__(self, workers: int) -> None:
         if workers < 1:
             raise ValueError("a dependency needs at least one worker")
         self.workers = workers
         self.in_use = 0
-        self.most_in_use = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -32,7 +31,6 @@ class WorkerPool:
         if self.in_use >= self.workers:
             return False
         self.in_use += 1
-        self.most_in_use = max(self.most_in_use, self.in_use)
         return True
 
     async def take(self) -> None:

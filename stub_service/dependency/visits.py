@@ -1,6 +1,7 @@
 """One call as a dependency sees it, and the headers that carry it: text in, values or a complaint out.
 
-The controller's own calls carry all of it; a call from elsewhere may carry none. Nothing here raises.
+The controller's own calls carry all of it (a `DependencyCall` has every field of a `Visit`); one from elsewhere may
+carry none. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -35,14 +36,6 @@ class Visit:
     deadline_ns: int | None = None
     probe: bool = False
     idempotency_key: str | None = None
-
-
-def visit_of(call: DependencyCall) -> Visit:
-    """A call of the controller, without HTTP between."""
-    return Visit(
-        call.dependency, call.operation, call.run, call.step, call.attempt, call.owner, call.layer, call.round,
-        call.tenant, call.traffic_class, call.tool, call.deadline_ns, call.probe, call.idempotency_key,
-    )  # fmt: skip
 
 
 def headers_of(call: DependencyCall) -> dict[str, str]:

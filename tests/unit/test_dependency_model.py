@@ -9,6 +9,7 @@ import pytest
 from harness.simulate.virtual_loop import now_ns, run_virtual
 from stub_service.capacity.ports import DependencyAnswer
 from stub_service.capacity.records import row
+from stub_service.dependency.model import Dependencies
 from stub_service.dependency.pool import WorkerPool
 from tests.unit.dependency_bench import MS, S, call, dependency, fault, on_bench
 
@@ -27,7 +28,7 @@ def test_workers_serve_first_come_first_served():
     assert spans(bench) == [(0, 0, 10), (0, 0, 10), (0, 10, 20), (0, 10, 20), (0, 20, 30)]
     assert [a.step for a in bench.arrivals] == ["s0", "s1", "s2", "s3", "s4"]
     pool = bench.dependencies.by_name["billing"].pool
-    assert (pool.in_use, pool.waiting, pool.most_in_use) == (0, 0, 2)
+    assert (pool.in_use, pool.waiting) == (0, 0)
 
 
 def test_an_arrival_has_every_field_of_its_call():
@@ -201,3 +202,19 @@ def test_rows_come_in_the_same_order_each_time():
     first, second = (on_bench(flow, dependency(service_ms=5), faults=faults)[1].records for _ in range(2))
     assert first == second
     assert len({record.step for record in first if hasattr(record, "status")}) == 40
+
+
+def test_no_timer_where_none_can_fire_changes_nothing(monkeypatch):
+    async def flow(bench):
+        async def later(place):
+            await asyncio.sleep(place * 0.003)
+            operation = ("read", "write", "readback")[place % 3]
+            return await bench.call(call(operation, step=f"s{place // 3}", timeout_ms=9 + place % 9))
+
+        return await asyncio.gather(*(later(place) for place in range(60)))
+
+    answers, bench = on_bench(flow, dependency(workers=2, service_ms=8))
+    assert {answer.status for answer in answers} == {0, 200}
+    monkeypatch.setattr(Dependencies, "surely_within", lambda *_: False)
+    with_timers, timed = on_bench(flow, dependency(workers=2, service_ms=8))
+    assert (answers, bench.records) == (with_timers, timed.records)
