@@ -218,7 +218,7 @@ class StepFlow:
             return self.end(live, SERVED, "late", now_ns, answer=answer)
         if self.retry.ambiguous(live.step, answer.status):
             return self._settled(live, UNKNOWN, answer)
-        return self.end(live, CANCELLED, "late", now_ns, answer=answer)
+        return self.end(live, CANCELLED, "late", now_ns)
 
     def late_is_welcome(self, live: LiveStep) -> bool:
         """Current state and authorization: a result is used only while its run, and those above it, are open."""
