@@ -7,7 +7,8 @@ Burst is held against the same trial's calm, in which there is no background wor
     served/s    at least the customer-facing floor
     refusals    of foreground calls up by less than a margin, and none while background work waits in the same queue
     floor       background calls in flight never reach into the slots that are never lent
-    taken back  no background call starts while a foreground call waits below its class's reserve
+    taken back  a class that has just asked lends nothing more: no background call starts beyond limit - reserves, and
+                none while a foreground call waits below its class's reserve
     ceiling     never more in flight than each limit and the ceiling: a reserve is not honoured by going over them
 
 Slots are counted by what was under way at the dependencies, never by what the controller says is in use.
@@ -67,7 +68,7 @@ class Params(Part):
 
     latency_up: DurationNs | None = None
     served: RatePerS | None = None
-    served_share: Annotated[float, Field(gt=0, le=1)] = 0.95
+    served_share: Annotated[float, Field(gt=0, le=1)] = 0.9
     refusals_up_pp: Annotated[float, Field(gt=0, lt=100)] = 1.0
     confidence: Annotated[float, Field(ge=0.8, le=0.999)] = 0.95
     started: DurationNs = 50_000_000
@@ -220,33 +221,63 @@ def _floor(frame: Frame) -> list[Rule]:
 
 def _taken_back(frame: Frame, params: Params) -> list[Rule]:
     """A background call that starts while a foreground one waits, and its class has less in flight than its reserve."""
-    capacity = frame.profile.capacity
-    if capacity is None or not frame.bundled:
-        return []
+    reserves = _reserves(frame)
     waits = waits_of(_of_class(frame, FOREGROUND))
     starts = _background_starts(frame, params)
     wrong, samples = [], 0
     for key, spans in waits.items():
         at = np.array([instant for instant, _ in starts.get(key, [])], dtype=np.int64)
-        for name in FOREGROUND:
-            reserve = capacity.reserves.get(name)  # type: ignore[call-overload]
-            mine = [(a, b) for a, b, step in spans if frame.runs[step.run].group.traffic_class == name]  # type: ignore[union-attr]
-            if reserve is None or not mine or not len(at):
-                continue
+        for name, reserve in reserves.items():
+            mine = [(a, b) for a, b, step in spans if _class_of(frame, {"run": step.run}) == name]
             samples += len(mine)
+            if not mine or not len(at):
+                continue
             rows = [row for row in by_bulkhead(frame).get(key, ()) if _class_of(frame, row) == name]
-            low = in_flight(frame, rows).at(at) < reserve.slots
+            low = in_flight(frame, rows).at(at) < reserve
             for place in np.flatnonzero(low):
                 if any(a < at[place] < b for a, b in mine):
                     wrong.append(starts[key][int(place)][1])
-    text = (
-        f"{len(wrong)} background calls started while a foreground call waited below its reserve: it was not taken back"
-    )
-    return [
-        none_of(
-            "reserve", "background started first", wrong, max(samples, len(_of_class(frame, FOREGROUND))), "calls", text
+    n = max(samples, len(_of_class(frame, FOREGROUND)))
+    text = f"{len(wrong)} background calls started while a foreground call waited below its reserve"
+    return [none_of("reserve", "background started first", wrong, n, "calls", text), *_beyond(frame, starts)]
+
+
+def _beyond(frame: Frame, starts: dict[BulkheadKey, list[tuple[int, str]]]) -> list[Rule]:
+    """Background starts that need a slot of a class which asked less than a service time before."""
+    capacity = frame.profile.capacity
+    if capacity is None or not frame.bundled or not _reserves(frame):
+        return []
+    quick = min(dependency.service_time for dependency in capacity.dependencies.values())
+    parts = []
+    for key, rows in sorted(by_bulkhead(frame).items()):
+        if key[0] in capacity.dependencies:
+            recent_ns = capacity.dependencies[key[0]].service_time
+            parts.append((f"{key[0]} {key[1]}s", rows, limit_of(frame, key), recent_ns, starts.get(key, [])))
+    everywhere = sorted(start for some in starts.values() for start in some)
+    parts.append(("all dependencies", list(work(frame)), capacity.ceiling, quick, everywhere))
+    rules = []
+    for subject, rows, limit, recent_ns, begun in parts:
+        if limit is None or not begun:
+            continue
+        at = np.array([instant for instant, _ in begun], dtype=np.int64)
+        background = in_flight(frame, [row for row in rows if _class_of(frame, row) in BACKGROUND]).at(at)
+        room = np.full(len(at), limit, dtype=np.int64)
+        for name, reserve in _reserves(frame).items():
+            asked = np.sort([int(row["t_ns"]) for row in rows if _class_of(frame, row) == name])
+            before = np.searchsorted(asked, at) - np.searchsorted(asked, at - recent_ns)
+            room -= np.where(before > 0, reserve, 0)
+        wrong = [begun[int(place)][1] for place in np.flatnonzero(background > room)]
+        text = (
+            f"{subject}: {len(wrong)} background calls started in slots of a class that had just asked: not taken back"
         )
-    ]
+        rules.append(none_of(subject, "background in a reserve that is asked for", wrong, len(at), "calls", text))
+    return rules
+
+
+def _reserves(frame: Frame) -> dict[str, int]:
+    """Slots kept for each foreground class."""
+    reserves = frame.profile.capacity.reserves if frame.profile.capacity and frame.bundled else {}
+    return {str(name): reserve.slots for name, reserve in reserves.items() if name in FOREGROUND}
 
 
 def _background_starts(frame: Frame, params: Params) -> dict[BulkheadKey, list[tuple[int, str]]]:

@@ -112,8 +112,8 @@ def _too_many(frame: Frame, found: Histories) -> list[Rule]:
             over_tokens.append(root)
         if attempts is not None and sum(len(step.arrivals) for step in steps) > attempts:
             over_attempts.append(root)
-    text = "of {} runs more was retried than their retry tokens allow, all their steps together"
-    rules.append(none_of("runs", "retries beyond the tokens", over_tokens, runs, "runs", text.format(len(over_tokens))))
+    text = f"{len(over_tokens)} runs retried more than their retry tokens allow, all their steps together"
+    rules.append(none_of("runs", "retries beyond the tokens", over_tokens, runs, "runs", text))
     text = f"{len(over_attempts)} runs made more attempts than their envelope has, so retries are not counted"
     rules.append(none_of("runs", "attempts beyond the envelope", over_attempts, runs, "runs", text))
     return rules
@@ -260,8 +260,8 @@ def _jitter(found: Histories, params: Params) -> list[Rule]:
             dependency, "spread of the first delay", word, spread, None, None, params.spread,
             "of the median", len(delays), sentence if word is Word.FAIL else "at least",
         )  # fmt: skip
-        named = [step.id for step in found.steps if len(step.arrivals) > 1][:5] if word is Word.FAIL else []
-        rules.append(Rule(finding, sentence, tuple(named)))
+        named = [s.id for s in found.steps if len(s.arrivals) > 1 and s.arrivals[0].get("dependency") == dependency]
+        rules.append(Rule(finding, sentence, tuple(named[:5]) if word is Word.FAIL else ()))
     return rules
 
 
