@@ -41,6 +41,9 @@ SIMULATOR, STUB = "simulator", "stub"
 LEAD_NS = 500_000_000
 """From the agreement on the epoch to the epoch: children must have heard of it by then."""
 
+_LOOK_S = 0.02
+"""Between two looks at what is still under way when the callers are done."""
+
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -173,7 +176,7 @@ def _drive(
     domain = "shared" if service is not None else "separate"
     manifest = _begin(loaded, folder, "live", target, domain, recorded, service is not None)
     done: dict[str, Any] = {"reason": "error", "at_ns": 0, "calls": 0}
-    lag = None
+    lag = leftovers = None
     try:
         with LiveProcess(folder) as live:
             live.ready()
@@ -183,7 +186,8 @@ def _drive(
             live.begin(epoch_ns)
             done = _follow(live, on_progress)
         if service is not None:
-            lag = service.health()["loop_lag"]
+            health = _settled(service, epoch_ns + loaded.profile.duration + loaded.profile.drain)
+            lag, leftovers = health["loop_lag"], health.get("leftovers")
             service.collect(folder)
         if done.get("error"):
             done = {**done, "reason": f"{done['reason']}: {done['error']}"}
@@ -191,7 +195,18 @@ def _drive(
         # The record stays, says why, and is judged INVALID.
         done = {**done, "reason": f"broken: {error}"}
     finally:
-        write_manifest(folder, manifests.end(manifest, done["reason"], done["at_ns"], done["calls"], lag))
+        end = manifests.end(manifest, done["reason"], done["at_ns"], done["calls"], lag, leftovers)
+        write_manifest(folder, end)
+
+
+def _settled(service: StubProcess | RemoteStub, limit_ns: int) -> dict[str, Any]:
+    """The stub's health once its dependencies work on nothing that callers left behind, or at the drain limit."""
+    while True:
+        health = service.health()
+        busy = any(figure for one in health.get("dependencies", {}).values() for figure in one.values())
+        if not busy or time.monotonic_ns() >= limit_ns:
+            return health
+        time.sleep(_LOOK_S)
 
 
 def _follow(live: LiveProcess, on_progress: Progress) -> dict[str, Any]:

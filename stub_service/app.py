@@ -229,7 +229,10 @@ async def _health(parts: Parts, _: BaseRequest) -> web.StreamResponse:
     if parts.capacity is not None:
         in_flight = parts.capacity.dependencies.in_flight()
         document["dependencies"] = {name: {"in_use": n, "waiting": w} for name, (n, w) in in_flight.items()}
-        document["controller"] = parts.capacity.controller is not None
+        controller = parts.capacity.controller
+        document["controller"] = controller is not None
+        if controller is not None:
+            document["leftovers"] = controller.leftovers()
     document |= {
         "evidence": list(parts.evidence),
         "now_ns": parts.clock.now_ns(),
