@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -35,7 +35,7 @@ from harness.target.driver_process import LiveProcess
 from harness.target.stub import StubProcess
 from harness.target.url import RemoteStub, connect
 from harness.workload.plan import RecordedSource, no_recordings, planned
-from stub_service.defects.registry import CAPACITY, DEFECTS, SHARED
+from stub_service.defects.registry import CAPACITY, DEFECTS, SHARED, Defect
 
 SIMULATOR, STUB = "simulator", "stub"
 LEAD_NS = 500_000_000
@@ -110,14 +110,24 @@ def _check_defect(name: str | None, profile: Profile) -> None:
     """Raises BadInput on a defect that is not known, or is laid over what the profile does not use."""
     if name is None:
         return
+    part = known_defect(name).part
+    if part != (CAPACITY if has_runs(profile) else SHARED):
+        wants = "a profile whose tenants have runs" if part == CAPACITY else "tenants that call the shared service"
+        raise BadInput(f"defect '{name}' needs {wants}: nothing in profile '{profile.name}' would meet it")
+
+
+def known_defect(name: str) -> Defect:
+    """Raises BadInput on a name that is not known, with the one that was perhaps meant."""
     if name not in DEFECTS:
         near = get_close_matches(name, DEFECTS, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise BadInput(f"unknown defect '{name}'{hint} (overload stub --list-defects shows them)")
-    part = DEFECTS[name].part
-    if part != (CAPACITY if has_runs(profile) else SHARED):
-        wants = "a profile whose tenants have runs" if part == CAPACITY else "tenants that call the shared service"
-        raise BadInput(f"defect '{name}' needs {wants}: nothing in profile '{profile.name}' would meet it")
+    return DEFECTS[name]
+
+
+def faults_of(profile: Profile) -> list[dict[str, Any]]:
+    """What a profile has go wrong in the dependencies, as the stub's API takes it."""
+    return [asdict(fault) for fault in capacity_config(profile).faults]
 
 
 def judge(folder: Path, only: Sequence[str] | None = None, write: bool = True) -> Judged:

@@ -39,6 +39,7 @@ ALLOWED = {
     "harness.report": {"harness.checks", "harness.measure", "harness.ledger", "harness.profile"},
     "harness.trial": {"harness", "stub_service.config", "stub_service.defects"},
     "harness.matrix": {"harness"},
+    "harness.verify": {"harness", "stub_service.defects"},
     "harness.cli": {"harness", "stub_service"},
     "harness.lab": {"harness"},
     "harness.pytest_plugin": {"harness"},

@@ -1,0 +1,129 @@
+"""`overload verify`: drive the situations of `profiles/verification`, and say of each rule whether it holds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from harness import trial, verify
+from harness.cli import options
+from harness.cli.output import echo_json
+from harness.errors import BadInput
+from harness.report.junit import junit
+from harness.report.verification import Verification, document
+from harness.report.verification_view import Board, page, show
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--only", metavar="NAMES", help="Only these, separated by commas: v05,v07 or v05.one_retry_owner.")
+@click.option("--preset", type=click.Choice(list(verify.PRESETS)), default="all", show_default=True,
+              help="first: v02 and v05, the two to run before autonomous traffic is raised.")  # fmt: skip
+@click.option("--target", default=trial.STUB, show_default=True, metavar="stub|URL",
+              help="The bundled stub, or a stub that runs already on this machine.")  # fmt: skip
+@click.option("--simulate", is_flag=True, help="In virtual time instead of over HTTP: seconds, no load, no HTTP.")
+@options.defect_option
+@options.time_scale_option
+@options.reports_option
+@click.option("--junit", "junit_file", type=_FILE, metavar="FILE", help="Write JUnit XML there, a case a check.")
+@click.option("--skip-inconclusive", is_flag=True, help="In JUnit, INCONCLUSIVE is skipped. The exit code stays 3.")
+@click.option(
+    "--html", "html_file", type=_FILE, metavar="FILE", help="Write the table as a page, linked to the reports."
+)
+@options.json_option
+def command(
+    only: str | None,
+    preset: str,
+    target: str,
+    simulate: bool,
+    defect: str | None,
+    time_scale: float,
+    reports: Path,
+    junit_file: Path | None,
+    skip_inconclusive: bool,
+    html_file: Path | None,
+    as_json: bool,
+) -> int:
+    """Drive the bundled stub through ten overload situations and more, and judge each. No configuration is needed.
+
+    The exit code is the worst verdict: 0 PASS, 1 FAIL, 3 INCONCLUSIVE, 4 INVALID. Each situation is a trial of its own,
+    with its ledger and report. docs/verify.md says what each does and how to read it.
+
+    \b
+    Examples:
+      overload verify                                  all of them over HTTP, a minute and a half
+      overload verify --preset first                   v02 and v05
+      overload verify --only v05,v07 --junit out.xml
+      overload verify --simulate                       in virtual time
+      overload verify --defect three_layer_retry       what it looks like when a rule is broken
+    """
+    if simulate and target != trial.STUB:
+        raise BadInput("--simulate runs in virtual time, so it takes no --target; leave one of them out")
+    if only is not None and preset != "all":
+        raise BadInput("--only and --preset both choose; give one of them")
+    check_target(target)
+    for path in (junit_file, html_file):
+        _must_be_writable(path)
+    cases = verify.chosen(only, preset)
+    chosen = verify.Options(reports, trial.SIMULATOR if simulate else target, defect, time_scale)
+    with Board([(case.name, case.title) for case in cases], Console(file=sys.stderr)) as board:
+        outcomes = verify.run(cases, chosen, _told_to(board))
+    if not outcomes:
+        raise click.exceptions.Abort
+    found = verify.verification(cases, outcomes, chosen)
+    written = _write(found, junit_file, html_file, skip_inconclusive)
+    if as_json:
+        echo_json(document(found))
+    else:
+        show(found, Console(), written)
+    return found.exit_code
+
+
+def check_target(target: str) -> None:
+    """Raises BadInput for what cannot be verified yet."""
+    if target == trial.STUB or target.startswith(("http://", "https://")):
+        return
+    raise BadInput(
+        f"--target {target}: a target described in a file cannot be verified yet; leave --target out for the bundled "
+        "stub, or give the address of a stub on this machine, such as http://127.0.0.1:8080"
+    )
+
+
+def _told_to(board: Board) -> verify.Tell:
+    def tell(case: verify.Case, state: str, outcome: verify.Outcome | None) -> None:
+        if outcome is None:
+            board.running(case.name)
+        else:
+            verdict = outcome.verdict
+            board.done(case.name, verdict.word, outcome.seconds, verdict.sentence)
+
+    return tell
+
+
+def _must_be_writable(path: Path | None) -> None:
+    """Found out before a minute of trials, not after."""
+    if path is None:
+        return
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise BadInput(f"{path}: cannot be written; give a file in a folder that exists and is writable")
+
+
+def _write(found: Verification, junit_file: Path | None, html_file: Path | None, skip: bool) -> list[str]:
+    """Writes what was asked for; a line for each."""
+    written = []
+    try:
+        if junit_file is not None:
+            junit_file.write_bytes(junit(found, skip))
+            written.append(f"junit   {junit_file}")
+        if html_file is not None:
+            html_file.write_bytes(page(found, html_file.resolve().parent).encode("utf-8", "backslashreplace"))
+            written.append(f"page    {html_file}")
+    except OSError as error:
+        raise BadInput(f"{error.filename}: cannot be written ({error.strerror})") from None
+    return written
