@@ -2,7 +2,8 @@
 
 Generated from the very models that validate (model.py), so that it cannot drift; what is added here are the short forms
 that the models accept before validation: `rate: 8/s`, `[8/s, {from: 30s, to: 70s, rate: 40/s}]`, `calm: [0s, 30s]`,
-`service_time: 200ms`, a check by its name. The schema knows no rule between fields: `overload profile check` does.
+`service_time: 200ms`, a batch as the list of its steps, a check by its name. The schema knows no rule between fields:
+`overload profile check` does.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def _short_forms(definitions: dict[str, Any]) -> dict[str, list[dict[str, Any]]]
         "Rates": [rate, _list_of(rate, "RateStep")],
         "Workers": [workers, _list_of(workers, "WorkerStep")],
         "ServiceTime": [duration],
+        "Batch": [{"type": "array", "items": {"$ref": "#/$defs/Step"}, "minItems": 1}],
         "CheckRef": [
             {"type": "string"},
             {
