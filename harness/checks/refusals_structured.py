@@ -107,7 +107,8 @@ def _verdict(deciding: Finding, sentence: str, ids: tuple[str, ...], add: str, f
 
 def _seen(trial: Trial) -> _Seen:
     calls = trial.calls
-    sent = ~calls.is_outcome(*NEVER_SENT)
+    # What a run is told of its steps is judged by the checks of the capacity layer: there, a dependency may be away.
+    sent = ~calls.is_outcome(*NEVER_SENT) & (calls.action.codes < 0)
     gave_up = calls.is_outcome(ABANDONED, OPEN)
     server_error = sent & (calls.status >= 500) & (calls.status <= 599) & ~calls.is_outcome(EXPIRED, ABANDONED)
     decisions = read_decisions(trial)
@@ -118,7 +119,7 @@ def _seen(trial: Trial) -> _Seen:
     else:
         silent = sent & calls.is_outcome(OPEN)
     unanswered = sent & calls.is_outcome(FAILED) & (calls.status <= 0)
-    return _Seen(sent, calls.is_outcome(*REFUSALS), server_error, hung, unanswered, silent)
+    return _Seen(sent, sent & calls.is_outcome(*REFUSALS), server_error, hung, unanswered, silent)
 
 
 def _rules(trial: Trial, params: Params, seen: _Seen) -> list[tuple[str, Mask]]:

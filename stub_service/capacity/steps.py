@@ -44,7 +44,8 @@ LANDED = "landed"
 
 
 class StepFlow:
-    """Its parts are attributes, so that each can be replaced: `dispatch`, `retry`, `coalescer`, `readback`, `call`."""
+    """Its parts are attributes, so that each can be replaced: `dispatch`, `retry`, `coalescer`, `readback`, `call`;
+    and so is each of its public methods."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class StepFlow:
         finally:
             if live in run.waiting:
                 run.waiting.remove(live)
-        return self._stopped(live, signal)
+        return self.stopped(live, signal)
 
     def _next_in_run(self, run: Run) -> None:
         while run.waiting and run.in_flight < run.parallel:
@@ -129,8 +130,8 @@ class StepFlow:
         leader: LiveStep = flight.leader
         signal = await pause(live, live.run.deadline_ns, self.now_ns)
         if signal != LANDED:
-            return self._stopped(live, signal)
-        stopped = self._stopped(live, GO)
+            return self.stopped(live, signal)
+        stopped = self.stopped(live, GO)
         if stopped:
             return stopped
         result = leader.result
@@ -145,9 +146,9 @@ class StepFlow:
 
     async def _admitted(self, live: LiveStep, flight: Flight | None = None) -> StepResult:
         """Capacity, call, retry: until it ends."""
-        proved_absent = False
         again = False
         while True:
+            proved_absent = False  # of each attempt anew
             ended = await self.acquire(live, again)
             if ended is not None:
                 return ended
@@ -161,7 +162,7 @@ class StepFlow:
             if self.retry.ambiguous(live.step, answer.status):
                 found = await self.readback.settle(live)
                 if found != NOT_COMMITTED:
-                    return self._settled(live, found, answer)
+                    return self.settled(live, found, answer)
                 proved_absent = True
             self.dispatch.release(live, self.now_ns())
             retried = await self._retry(live, answer, proved_absent)
@@ -172,7 +173,7 @@ class StepFlow:
     async def acquire(self, live: LiveStep, again: bool) -> StepResult | None:
         """A slot for the step (None: it holds one, and is recorded as started), or its end."""
         now_ns = self.now_ns()
-        stopped = self._stopped(live, GO, now_ns)
+        stopped = self.stopped(live, GO, now_ns)
         if stopped:
             return stopped
         admitted = self.dispatch.admit(live, now_ns, again)
@@ -183,10 +184,10 @@ class StepFlow:
             live.state = "queued"
             wait_ns = (live.estimated_ns or now_ns) - now_ns
             self.events.step(live, bulkhead, "step", QUEUED, None, now_ns, status=WILL_RETRY, delay_ns=wait_ns)
-            signal = await pause(live, live.run.deadline_ns, self.now_ns)
+            signal = await self.wait_for_slot(live)
             live.queue_wait_ns += self.now_ns() - now_ns
             self.dispatch.leave(live)
-            stopped = self._stopped(live, signal)
+            stopped = self.stopped(live, signal)
             if stopped:
                 return stopped
             now_ns = self.now_ns()
@@ -194,6 +195,10 @@ class StepFlow:
         live.state = "running"
         self.events.step(live, bulkhead, "step", "admitted", None, now_ns)
         return None
+
+    async def wait_for_slot(self, live: LiveStep) -> str:
+        """Until it has one (`go`), has no more time, or has to go."""
+        return await pause(live, live.run.deadline_ns, self.now_ns)
 
     async def _attempt(self, live: LiveStep) -> DependencyAnswer:
         """One call, in the slot that the step holds."""
@@ -217,7 +222,7 @@ class StepFlow:
         if answered_well(answer) and (accepted or live.step.operation == WRITE):
             return self.end(live, SERVED, "late", now_ns, answer=answer)
         if self.retry.ambiguous(live.step, answer.status):
-            return self._settled(live, UNKNOWN, answer)
+            return self.settled(live, UNKNOWN, answer)
         return self.end(live, CANCELLED, "late", now_ns)
 
     def late_is_welcome(self, live: LiveStep) -> bool:
@@ -229,7 +234,7 @@ class StepFlow:
             run = run.parent
         return True
 
-    def _settled(self, live: LiveStep, found: str, answer: DependencyAnswer) -> StepResult:
+    def settled(self, live: LiveStep, found: str, answer: DependencyAnswer) -> StepResult:
         now_ns = self.now_ns()
         if found == COMMITTED:
             return self.end(live, SERVED, "read_back", now_ns)
@@ -271,7 +276,7 @@ class StepFlow:
         )
         live.state = "retries"
         signal = await pause(live, now_ns + plan.delay_ns, self.now_ns)
-        return None if signal == EXPIRED else self._stopped(live, signal)
+        return None if signal == EXPIRED else self.stopped(live, signal)
 
     def _given_up(self, live: LiveStep, answer: DependencyAnswer, denied: str, now_ns: int) -> StepResult:
         reason = denied if denied == "retry_after_beyond_deadline" else failure_reason(answer)
@@ -280,7 +285,7 @@ class StepFlow:
         retry_at_ns = None if stated_ns is None else now_ns + stated_ns
         return self.end(live, outcome, reason, now_ns, answer=answer, retry_at_ns=retry_at_ns)
 
-    def _stopped(self, live: LiveStep, signal: str, now_ns: int | None = None) -> StepResult | None:
+    def stopped(self, live: LiveStep, signal: str, now_ns: int | None = None) -> StepResult | None:
         """The end of a step that may not go on; None: it may."""
         now_ns = self.now_ns() if now_ns is None else now_ns
         run = live.run

@@ -16,9 +16,9 @@ SHARED, CAPACITY = "shared", "capacity"
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """name: what `--defect` takes. about: what is wrong, one line. caught_by: checks that must FAIL; others that may.
-    lay: (what the part serves with, its configuration). healthy: it is a twin, and every check must PASS. part: what it
-    is laid over."""
+    """name: what `--defect` takes. about: what is wrong, one line. caught_by: checks that must FAIL, on a profile of the
+    first of them or of its own. lay: (what the part serves with, its configuration). healthy: it is a twin, and every
+    check must PASS. part: what it is laid over. also: checks that may FAIL beside, since they see the same wrong."""
 
     name: str
     about: str
@@ -26,6 +26,7 @@ class Defect:
     lay: Callable[[Any, Any], None]
     healthy: bool = False
     part: str = SHARED
+    also: tuple[str, ...] = ()
 
 
 DEFECTS: dict[str, Defect] = {}
