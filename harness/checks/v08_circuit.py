@@ -177,17 +177,19 @@ def _cools_down(views: list[View], params: Params) -> Rule:
 
 def _probes(views: list[View], params: Params) -> Rule:
     breaches: list[Breach] = []
+    inside_all = 0
     probing = [(view, stage) for view in views for stage in view.of(HALF_OPEN)]
     for view, stage in probing:
         lease = view.rule.lease - params.in_flight
         inside = [call for call in view.calls if stage.holds(call.t_ns)]
+        inside_all += len(inside)
         spans = [(call.t_ns, min(call.ended_ns, call.t_ns + max(lease, 1))) for call in inside]
         most, where = most_at_once(spans)
         if most > view.rule.probes:
             said = f"{most} calls in flight at {_s(where)}, {view.rule.probes} allowed"
             breaches += [(_id(call), said) for call in inside if call.t_ns <= where]
     add = "steps that come while the circuit is half-open"
-    return never("half-open", "went along with the probes", breaches, len(probing), 1, add, "half-open stages")
+    return never("half-open", "went along with the probes", breaches, inside_all, 1, add, "calls")
 
 
 def _reopens(views: list[View], params: Params) -> Rule:

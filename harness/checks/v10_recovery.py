@@ -95,6 +95,8 @@ def judge(trial: Trial, params: Params) -> Verdict:
     if withheld:
         return withheld
     outages = list(_outages(frame))
+    if not outages and (lost := _never_recovered(frame, params)):
+        return rules.verdict(NAME, lost, "")
     if not outages:
         what = "no circuit opened and closed again: there was no outage to recover from"
         return rules.withheld(NAME, what, "a fault (`outage` or `hang`) that lasts, ends, and is followed by more load")
@@ -121,6 +123,25 @@ def _outages(frame: Frame) -> Iterator[Outage]:
         backlog = [w for w in waits if w.from_ns < closed.from_ns < w.to_ns]
         drained_ns = max((w.to_ns for w in backlog if w.started), default=closed.from_ns)
         yield Outage(name, opened.from_ns, closed.from_ns, of_circuit, steps, waits, backlog, drained_ns)
+
+
+def _never_recovered(frame: Frame, params: Params) -> list[Rule]:
+    """Broken for a circuit that stayed open though every fault of its dependency was over, and work went on coming."""
+    found = []
+    for name in frame.circuits:
+        of_circuit = stages(frame, name)
+        ends = [fault.to_ns for fault in frame.profile.faults if fault.dependency == name]
+        over_ns = max((end for end in ends if end is not None), default=0)
+        if not ends or None in ends or of_circuit[-1].state == CLOSED:
+            continue
+        cool_down = dependency_of(frame, name)
+        since_ns = over_ns + 2 * (cool_down.circuit.open_for if cool_down else 0)
+        late = [(s.id, f"ended {s.outcome}") for s in frame.of_dependency(name) if s.first_ns > since_ns]
+        refused = [breach for breach in late if breach[1] != f"ended {SERVED}"]
+        if len(refused) >= params.second_wave:
+            what = "met a circuit that never closed again after the outage"
+            found.append(never(name, what, refused, len(late), params.second_wave, ""))
+    return found
 
 
 def _wait(frame: Frame, step: StepRows) -> Iterator[Wait]:
