@@ -1,0 +1,168 @@
+"""v02.foreground_first: latency as callers saw it, slots as the dependencies saw them."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.checks.v02_foreground import NAME
+from harness.checks.verdict import Word
+from tests.unit.capacity_trials import each, failed, judged, open_questions, runs_of, trial, with_profile, without_runs
+
+MS = 1_000_000
+BURST_NS = 4_000 * MS
+
+
+def judge(tmp_path, params=None, **edits):
+    return judged("v02", NAME, tmp_path, params, **edits)
+
+
+def submitted(group):
+    runs = set(runs_of("v02", group))
+    return lambda row: row.get("run_id") in runs and row["action"] == "submit" and row["due_ns"] >= BURST_NS
+
+
+def arrival(t_ms, ended_ms, run, **more):
+    base = {"started_ns": t_ms * MS, "dependency": "customer", "operation": "read", "status": 200, "tenant": "triage"}
+    return {**base, "t_ns": t_ms * MS, "ended_ns": ended_ms * MS, "run": run, "step": "b9.0", **more}
+
+
+def test_a_healthy_trial_passes_and_says_by_how_much_it_moved(tmp_path):
+    verdict = judge(tmp_path)
+    assert verdict.word is Word.PASS
+    assert verdict.sentence == (
+        "Background work saturated its capacity, and the p95 of interactive calls moved by 0.0 ms; the reserve was "
+        "lent, taken back, and its floor never touched."
+    )
+    assert (verdict.bound, verdict.unit) == (30, "ms")
+
+
+def test_slower_answers_for_people_fail_with_the_slowest_as_witnesses(tmp_path):
+    def slow(rows):
+        each(rows, submitted("burst"), done_ns=lambda row: row["done_ns"] + 45 * MS)
+
+    verdict = judge(tmp_path, calls=slow)
+    assert failed(verdict) == {"p95 latency up"}
+    assert verdict.sentence == "Interactive: p95 latency up by 45 ms (interval 45 to 45; allowed 30)."
+    assert len(verdict.witnesses) == 20
+
+
+def test_the_margin_is_a_parameter(tmp_path):
+    def slow(rows):
+        each(rows, submitted("burst"), done_ns=lambda row: row["done_ns"] + 45 * MS)
+
+    assert judge(tmp_path, {"latency_up": "60ms"}, calls=slow).word is Word.PASS
+
+
+def test_a_few_slow_answers_at_the_return_are_no_breach(tmp_path):
+    """Lent slots come back one service time later: under 5 % of the calls may feel it."""
+
+    def slow(rows):
+        first = sorted((r for r in rows if submitted("burst")(r)), key=lambda row: row["due_ns"])[:10]
+        for row in first:
+            row["done_ns"] += 60 * MS
+
+    assert judge(tmp_path, calls=slow).word is Word.PASS
+
+
+def test_too_few_served_per_second_fails(tmp_path):
+    kept = iter(range(10_000))
+
+    def fewer(rows):
+        each(rows, lambda r: submitted("burst")(r) and next(kept) % 4 == 0, outcome="failed")
+
+    verdict = judge(tmp_path, calls=fewer)
+    assert failed(verdict) == {"served per second"}
+    assert "under the floor of" in verdict.sentence
+    assert judge(tmp_path / "stated", {"served": "300/s"}).word is Word.FAIL
+
+
+def test_refused_people_fail(tmp_path):
+    nth = iter(range(10_000))
+
+    def refuse(rows):
+        each(rows, lambda r: submitted("burst")(r) and next(nth) % 20 == 0, outcome="throttled")
+
+    assert "refusals up" in failed(judge(tmp_path, calls=refuse))
+
+
+def test_a_person_shed_while_background_work_waits_fails(tmp_path):
+    run = runs_of("v02", "burst")[3]
+
+    def shed(rows):
+        each(rows, lambda r: r.get("run") == run and r.get("step") == "b4.0" and r["outcome"] == "served",
+             outcome="throttled", reason="queue_full")  # fmt: skip
+
+    verdict = judge(tmp_path, decisions=shed)
+    assert (failed(verdict), verdict.witnesses) == ({"shed before background"}, (f"{run}/b4.0",))
+
+
+def test_the_floor_is_never_lent(tmp_path):
+    """Three more background calls in the pause: nine are there already, twelve is the limit."""
+    run = runs_of("v02", "steady")[0]
+    more = [arrival(3_800, 3_850, run, step=f"b9.{i}") for i in range(3)]
+    verdict = judge(tmp_path, arrivals=lambda rows: rows + more)
+    assert {"background in flight"} == failed(verdict)
+    assert "customer reads: 12 background calls in flight where 9 may be: 3 of 12 slots are never lent" in (
+        verdict.sentence.lower()
+    )
+
+
+def test_lent_slots_that_are_not_taken_back_fail(tmp_path):
+    """Background calls that begin in the middle of the burst, in slots of people who keep asking."""
+    run = runs_of("v02", "steady")[0]
+    more = [arrival(5_000 + 30 * i, 5_028 + 30 * i, run, step=f"b9.{i}.{k}") for i in range(20) for k in range(3)]
+    verdict = judge(tmp_path, arrivals=lambda rows: rows + more)
+    assert "background in a reserve that is asked for" in failed(verdict)
+    assert "started in slots of a class that had just asked: not taken back" in verdict.sentence
+
+
+def test_background_that_starts_while_people_wait_below_their_reserve_fails(tmp_path):
+    person, other = runs_of("v02", "burst")[0], runs_of("v02", "steady")[0]
+
+    def waits(rows):
+        """The first person's third question is queued for 40 ms, while four of five slots are free."""
+        admitted = next(r for r in rows if r.get("run") == person and r.get("step") == "b2.0")
+        return [*rows, {**admitted, "outcome": "queued", "t_ns": admitted["t_ns"] - 40 * MS}]
+
+    at_ms = next(
+        row["t_ns"] for row in _arrivals() if row["run"] == person and row["step"] == "b2.0"
+    ) // MS - 20  # fmt: skip
+    verdict = judge(tmp_path, decisions=waits, arrivals=lambda rows: [*rows, arrival(at_ms, at_ms + 1, other)])
+    assert "background started first" in failed(verdict)
+
+
+def _arrivals():
+    from tests.unit.capacity_trials import healthy
+    from tests.unit.ledgers import rows_of
+
+    return rows_of(healthy("v02"), "arrivals.jsonl")
+
+
+@pytest.mark.parametrize(("dependency", "what"), [("customer", "limit"), ("nowhere", "ceiling")])
+def test_a_reserve_is_not_honoured_by_going_over_the_limit_or_the_ceiling(tmp_path, dependency, what):
+    run = runs_of("v02", "burst")[0]
+    more = [arrival(4_001, 4_020, run, step=f"b9.{i}", dependency=dependency, tenant="people") for i in range(12)]
+    verdict = judge(tmp_path, arrivals=lambda rows: rows + more)
+    assert f"calls in flight, {what}" in failed(verdict)
+
+
+def test_too_few_calls_for_a_p95_are_inconclusive(tmp_path):
+    runs = set(runs_of("v02", "calm")[::3])
+    verdict = judge(tmp_path, calls=lambda rows: [r for r in rows if r.get("run_id") not in runs])
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "p95 latency" in open_questions(verdict)
+    assert "interactive runs at a higher rate" in verdict.add
+
+
+def test_background_that_never_saturates_proves_nothing(tmp_path):
+    verdict = judge(tmp_path, **without_runs(runs_of("v02", "backlog", "steady", "reindex")))
+    assert verdict.word is Word.INCONCLUSIVE
+    assert {"queued or shed", "full", "reached in the burst", "lent"} <= open_questions(verdict)
+
+
+def test_without_phases_there_is_nothing_to_compare(tmp_path):
+    from harness.checks.judge import judge_one
+
+    mine = with_profile(trial("v02", tmp_path), lambda profile: profile.pop("phases"))
+    verdict = judge_one(mine, NAME, {})
+    assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, "`phases: {calm, burst}`")

@@ -1,0 +1,148 @@
+"""v04.bulkheads: bystanders of a slow dependency, its own limit, and slots that come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.checks.judge import judge_one
+from harness.checks.v04_bulkheads import NAME
+from harness.checks.verdict import Word
+from tests.unit.capacity_trials import each, failed, judged, open_questions, runs_of, trial, with_profile, without_runs
+
+MS = 1_000_000
+
+
+def judge(tmp_path, **edits):
+    return judged("v04", NAME, tmp_path, **edits)
+
+
+def submits(tenant, from_ms, to_ms):
+    return lambda r: r["tenant"] == tenant and r["action"] == "submit" and from_ms <= r["due_ns"] / MS < to_ms
+
+
+def test_a_healthy_trial_passes_and_names_the_bystanders(tmp_path):
+    verdict = judge(tmp_path)
+    assert verdict.word is Word.PASS
+    assert verdict.sentence == (
+        "While billing reads slowed down, profiles, mails, payments kept served share, refusals, latency and slots; "
+        "its own limit held, and its slots came back."
+    )
+
+
+@pytest.mark.parametrize("tenant", ["profiles", "mails", "payments"])
+def test_a_bystander_that_is_refused_or_slowed_fails(tmp_path, tenant):
+    nth = iter(range(10_000))
+    mine = submits(tenant, 3_000, 6_000)
+    refused = judge(
+        tmp_path / "refused",
+        calls=lambda rows: each(rows, lambda r: mine(r) and next(nth) % 8 == 0, outcome="throttled"),
+    )
+    assert failed(refused) == {"served share down", "refusals up"}
+    slowed = judge(tmp_path / "slowed", calls=lambda rows: each(rows, mine, done_ns=lambda r: r["done_ns"] + 50 * MS))
+    assert failed(slowed) == {"mean latency up"}
+    assert slowed.sentence == f"{tenant.capitalize()}: mean latency up by 50 ms (interval 50 to 50; allowed 40)."
+
+
+def test_harm_that_comes_after_the_burst_fails_too(tmp_path):
+    """Slots under the ceiling leak away one by one."""
+    nth = iter(range(10_000))
+    mine = submits("mails", 7_000, 9_000)
+    verdict = judge(
+        tmp_path, calls=lambda rows: each(rows, lambda r: mine(r) and next(nth) % 5 == 0, outcome="throttled")
+    )
+    assert failed(verdict) == {"served share down in recovery", "refusals up in recovery"}
+
+
+def test_slots_held_while_waiting_for_another_dependency_fail(tmp_path):
+    """Arrivals do not show a slot that is held idle: the controller's own count does."""
+
+    def held(rows):
+        each(rows, lambda r: r["kind"] == "step" and r["outcome"] == "admitted" and r["dependency"] == "customer"
+             and 3_000 <= r["t_ns"] / MS < 6_000, in_use=lambda r: r["in_use"] + 5)  # fmt: skip
+
+    verdict = judge(tmp_path, decisions=held)
+    assert failed(verdict) == {"slots in use up"}
+    assert verdict.sentence.startswith("Customer reads: slots in use up by 5")
+
+
+def test_the_slow_dependencys_own_limit_holds(tmp_path):
+    run = runs_of("v04", "retrieve")[0]
+
+    def more(rows):
+        row = next(r for r in rows if r["run"] == run)
+        times = {"t_ns": 4_000 * MS, "ended_ns": 4_100 * MS}
+        return rows + [{**row, "step": f"b9.{i}", **times} for i in range(7)]
+
+    verdict = judge(tmp_path, arrivals=more)
+    assert "calls in flight, limit" in failed(verdict)
+    assert "billing reads:" in verdict.sentence.lower()
+
+
+def test_reads_and_writes_in_one_pool_exceed_the_limit_of_one(tmp_path):
+    run = runs_of("v04", "pay")[0]
+
+    def more(rows):
+        row = next(r for r in rows if r["run"] == run)
+        times = {"t_ns": 4_000 * MS, "ended_ns": 4_100 * MS}
+        return rows + [{**row, "step": f"b19.{i}", **times} for i in range(13)]
+
+    assert "calls in flight, limit" in failed(judge(tmp_path, arrivals=more))
+
+
+def test_slots_of_timed_out_calls_that_never_come_back_fail(tmp_path):
+    mine = submits("invoices", 7_000, 9_000)
+    verdict = judge(tmp_path, calls=lambda rows: each(rows, mine, outcome="throttled"))
+    assert failed(verdict) == {"served in recovery"}
+    assert "the slots of calls that timed out did not come back" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("groups", "part"),
+    [
+        (("notify",), "dependencies with one"),
+        (("ticket",), "to the slowed one and another"),
+        (("look",), "calls in calm"),
+    ],
+)
+def test_what_was_not_there_to_be_seen_is_named(tmp_path, groups, part):
+    def gone(profile):
+        if groups == ("notify",):
+            del profile["tenants"]["mails"]
+
+    if groups == ("notify",):
+        edits = without_runs(runs_of("v04", *groups))
+        kept = trial("v04", tmp_path, **edits)
+        verdict = judge_one(_renumbered(with_profile_kept(kept, gone)), NAME, {})
+    else:
+        verdict = judge(tmp_path, **without_runs(runs_of("v04", *groups)))
+    assert (verdict.word, part in open_questions(verdict)) == (Word.INCONCLUSIVE, True)
+
+
+def with_profile_kept(mine, edit):
+    from harness.ledger.reader import CALLS
+    from tests.unit.ledgers import rows_of, write_rows
+
+    rows = [row for row in rows_of(mine.folder, CALLS) if row["tenant"] != "mails"]
+    names = [name for name in mine.manifest["profile"]["tenants"] if name != "mails"]
+    for row in rows:
+        for key in ("call", "parent"):
+            if key in row:
+                row[key] = f"{names.index(row['tenant'])}.{row[key].partition('.')[2]}"
+    write_rows(mine.folder, rows, CALLS)
+    return with_profile(mine, edit)
+
+
+def _renumbered(mine):
+    return mine
+
+
+def test_without_a_fault_there_is_nothing_to_stand_by(tmp_path):
+    mine = with_profile(trial("v04", tmp_path), lambda profile: profile.pop("faults"))
+    verdict = judge_one(mine, NAME, {})
+    assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, "`faults: [{kind: slow, factor: 10, ...}]`")
+
+
+def test_without_a_recovery_the_slots_cannot_be_seen_to_come_back(tmp_path):
+    mine = with_profile(trial("v04", tmp_path), lambda profile: profile["phases"].pop("recovery"))
+    verdict = judge_one(mine, NAME, {})
+    assert (verdict.word, open_questions(verdict)) == (Word.INCONCLUSIVE, {"phase"})
