@@ -115,6 +115,7 @@ class Dispatcher:
             if displaced is None:
                 return Refusal(THROTTLED, full, start_ns)
             waiting.remove(displaced)
+            displaced.ref.displaced_ns = now_ns
             displaced.ref.wake(DISPLACED)
         live.estimated_ns = start_ns
         live.waiter = waiting.add(run.rank, run.tenant, run.deadline_ns, run.wish.priority, again, live)

@@ -153,6 +153,7 @@ class LiveStep:
         "asked_ns",
         "attempt",
         "batch",
+        "displaced_ns",
         "estimated_ns",
         "future",
         "grant",
@@ -181,6 +182,7 @@ class LiveStep:
         self.queue_wait_ns = 0
         self.service_ns: int | None = None
         self.estimated_ns: int | None = None
+        self.displaced_ns: int | None = None
         self.grant: Grant | None = None
         self.waiter: Any = None
         self.leader: str | None = None
