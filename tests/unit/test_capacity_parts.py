@@ -134,6 +134,12 @@ class TestSlots:
         made, _ = slots(reserves=(Reserve("maintenance", 4, 1),))
         assert fill(made, INTERACTIVE) == [COMMON] * 6
 
+    def test_ones_own_reserve_does_not_reach_into_anothers_floor(self):
+        made, _ = slots(limit=5, reserves=(Reserve("interactive", 3, 1), Reserve("approval_resume", 1, 1)))
+        assert fill(made, AUTONOMOUS) == [COMMON] + [LENT] * 2
+        assert fill(made, INTERACTIVE) == [OWN]
+        assert fill(made, APPROVAL) == [OWN]
+
     def test_a_share_is_never_lent(self):
         made, _ = slots(reserves=(), shares=(TenantShare("T", 3, 5),))
         assert fill(made, AUTONOMOUS, "A") == [COMMON] * 7
