@@ -187,10 +187,11 @@ class StepFlow:
             signal = await self.wait_for_slot(live)
             live.queue_wait_ns += self.now_ns() - now_ns
             self.dispatch.leave(live)
-            stopped = self.stopped(live, signal)
+            stopped = self.stopped(live, signal, live.displaced_ns if signal == DISPLACED else None)
             if stopped:
                 return stopped
-            now_ns = self.now_ns()
+            # Its slot is its own since then: live, the loop may come back to it a little later.
+            now_ns = live.grant.started_ns if live.grant is not None else self.now_ns()
         live.attempt += 1
         live.state = "running"
         self.events.step(live, bulkhead, "step", "admitted", None, now_ns)
