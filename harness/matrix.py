@@ -7,20 +7,32 @@ temporary folder through the same ledger and the same judging as any trial.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness import checks
-from harness.checks.verdict import Verdict
+from harness.checks.verdict import Verdict, Word
+from harness.errors import BadInput
 from harness.ledger import manifest as manifests
 from harness.ledger.reader import CALLS, Trial, read_trial
 from harness.ledger.writer import JsonLines, write_manifest
+from harness.profile.loader import load
 from harness.profile.model import Profile
 from harness.profile.scale import scaled
 from harness.simulate.record import AnySimulation, files_of, simulation_of
 from harness.workload.plan import planned
+from stub_service.defects.registry import DEFECTS, Defect
+
+PROFILES = Path(__file__).resolve().parents[1] / "profiles" / "verification"
+"""A profile for each check, and in `defects/` one for each defect that those do not show."""
+
+_SHIFT_NS = 10_000_000
+_FILE_OF = {"fairness": "fairness", "trial": "decisions"}
+"""Family -> its file, where it is neither the family's name (`v06`) nor the rule's (`capacity.coalesced`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +90,104 @@ def trial_in_virtual_time(
         file.close()
     write_manifest(folder, manifests.end(begun, "completed", at_ns, files[CALLS].written, None, simulation.leftovers))
     return read_trial(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One cell to be filled. path: of the profile. defect: None for the healthy service. number: 0 as the profile is
+    written, else with the seed and the phases of that number."""
+
+    path: Path
+    defect: str | None
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A cell, judged by every check. own: the verdict of the check that it is there for. missed: checks that had to
+    fail it and did not; alarms: verdicts that may not be; also: others that failed it, and may; passed: the others."""
+
+    job: Job
+    profile: str
+    about: str
+    own: Verdict
+    missed: tuple[str, ...]
+    alarms: tuple[Verdict, ...]
+    also: tuple[str, ...]
+    passed: tuple[str, ...]
+
+    @property
+    def right(self) -> bool:
+        return not self.missed and not self.alarms
+
+
+def profile_of_check(check: str) -> Path:
+    """Where the profile is that puts a check to the test."""
+    family, _, rule = check.partition(".")
+    name = _FILE_OF.get(family, rule.removesuffix("_bounded") if family == "capacity" else family)
+    return PROFILES / f"{name}.yaml"
+
+
+def profile_of_defect(defect: Defect) -> Path:
+    """Its own, or that of the check that must catch it."""
+    own = PROFILES / "defects" / f"{defect.name}.yaml"
+    return own if own.exists() else profile_of_check((defect.caught_by or defect.twin_of)[0])
+
+
+def jobs(only: Sequence[str] = (), seeds: int = 1) -> list[Job]:
+    """The healthy service on every profile that is used, then each defect and twin, `seeds` times. only: defects or
+    checks, by name or family. Raises BadInput on one that is not known."""
+    named = [defect for defect in DEFECTS.values() if not only or any(_asked(defect, word) for word in only)]
+    for word in only:
+        if not any(_asked(defect, word) for defect in DEFECTS.values()):
+            raise BadInput(f"--only {word}: no defect, and no check with one, has this name")
+    paths = {defect.name: profile_of_defect(defect) for defect in named}
+    healthy = [Job(path, None, number) for path in dict.fromkeys(paths.values()) for number in range(seeds)]
+    return [*healthy, *(Job(paths[d.name], d.name, number) for d in named for number in range(seeds))]
+
+
+def _asked(defect: Defect, word: str) -> bool:
+    checks_of = (*defect.caught_by, *defect.twin_of)
+    return word == defect.name or any(word in (check, check.partition(".")[0]) for check in checks_of)
+
+
+def judge_job(job: Job) -> Row:
+    """Runs and judges one cell by every check: a plain function, for a pool of processes."""
+    document = load(job.path, checks=checks.PARAMETERS).document
+    asked = [str(next(iter(ref)) if isinstance(ref, dict) else ref) for ref in document["checks"]]
+    cell = judge_in_virtual_time(numbered(document, job.number), job.defect, list(checks.CHECKS))
+    return row_of(job, cell, asked)
+
+
+def row_of(job: Job, cell: Cell, asked: Sequence[str]) -> Row:
+    """What the verdicts of a cell mean. asked: checks that the profile names; a healthy service must pass them, where
+    a defect may leave one of them with nothing to judge."""
+    defect = DEFECTS[job.defect] if job.defect is not None else None
+    must = defect.caught_by if defect is not None else ()
+    may = (*must, *defect.also) if defect is not None else ()
+    failed = [verdict for verdict in cell.verdicts if verdict.word is Word.FAIL]
+    alarms = [verdict for verdict in failed if verdict.check not in may]
+    alarms += [verdict for verdict in cell.verdicts if verdict.word is Word.INVALID and verdict.check not in may]
+    if not must:
+        alarms += [cell.of(check) for check in asked if cell.of(check).word is Word.INCONCLUSIVE]
+    return Row(
+        job=job,
+        profile=cell.profile,
+        about=defect.about if defect is not None else "the healthy service",
+        own=cell.of((must or tuple(asked))[0]),
+        missed=tuple(check for check in must if cell.of(check).word is not Word.FAIL),
+        alarms=tuple(alarms),
+        also=tuple(verdict.check for verdict in failed if verdict.check in may and verdict.check not in must[:1]),
+        passed=tuple(verdict.check for verdict in cell.verdicts if verdict.word is Word.PASS),
+    )
+
+
+def numbered(document: dict[str, Any], number: int) -> dict[str, Any]:
+    """The same with another seed, and the tenants shifted against each other by up to 10 ms; 0 is as written."""
+    if not number:
+        return document
+    made, rng = deepcopy(document), Random(f"{number}:phases")
+    made["seed"] = number
+    for tenant in made["tenants"].values():
+        tenant["phase"] = f"{rng.randrange(_SHIFT_NS)}ns"
+    return made

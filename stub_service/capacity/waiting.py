@@ -54,9 +54,12 @@ class Waiting:
             return "tenant_queue_full"
         return "queue_full" if self.size >= self.most else None
 
+    def key(self, rank: int, deadline_ns: int, priority: int, sequence: int) -> Key:
+        return (rank, deadline_ns, -priority, sequence)
+
     def add(self, rank: int, tenant: str, deadline_ns: int, priority: int, again: bool, ref: Any) -> Waiter:
         self._sequence += 1
-        waiter = Waiter(rank, tenant, (rank, deadline_ns, -priority, self._sequence), again, ref)
+        waiter = Waiter(rank, tenant, self.key(rank, deadline_ns, priority, self._sequence), again, ref)
         heappush(self._groups.setdefault((rank, tenant, again), []), (waiter.key, waiter))
         self.size += 1
         self.by_tenant[tenant] = self.by_tenant.get(tenant, 0) + 1

@@ -16,9 +16,10 @@ SHARED, CAPACITY = "shared", "capacity"
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """name: what `--defect` takes. about: what is wrong, one line. caught_by: checks that must FAIL, on a profile of the
-    first of them or of its own. lay: (what the part serves with, its configuration). healthy: it is a twin, and every
-    check must PASS. part: what it is laid over. also: checks that may FAIL beside, since they see the same wrong."""
+    """name: what `--defect` takes. about: what is wrong, one line. caught_by: checks that must FAIL, on the profile of
+    the first of them or on one of its own. lay: (what the part serves with, its configuration). healthy: it is a twin,
+    and every check must PASS. part: what it is laid over. also: checks that may FAIL beside, since they see the same
+    wrong. twin_of: checks to which a twin looks suspicious."""
 
     name: str
     about: str
@@ -27,6 +28,7 @@ class Defect:
     healthy: bool = False
     part: str = SHARED
     also: tuple[str, ...] = ()
+    twin_of: tuple[str, ...] = ()
 
 
 DEFECTS: dict[str, Defect] = {}
@@ -43,3 +45,19 @@ def lay(name: str, service: Any, config: Any) -> None:
     """Lays a defect over the `SharedService` or the `Controller`, whichever it belongs to. Raises ValueError on a name
     that is not known."""
     named(name).lay(service, config)
+
+
+def broken(name: str, about: str, lay: Callable[[Any, Any], None], *caught_by: str, also: tuple[str, ...] = ()) -> None:
+    """Registers a defect of the capacity layer."""
+    DEFECTS[name] = Defect(name, about, caught_by, lay, part=CAPACITY, also=also)
+
+
+def twin(name: str, about: str, lay: Callable[[Any, Any], None], *of: str) -> None:
+    """Registers a healthy twin: of the checks that it looks suspicious to."""
+    DEFECTS[name] = Defect(name, f"twin: {about}", (), lay, healthy=True, part=CAPACITY, twin_of=of)
+
+
+def become(part: Any, kind: type) -> None:
+    """Gives a healthy part the behaviour of a subclass, in place: everybody who holds it meets the defect. A part with
+    `__slots__` needs a subclass with empty ones."""
+    part.__class__ = kind
