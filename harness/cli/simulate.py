@@ -16,15 +16,19 @@ from rich.console import Console
 from harness import trial
 from harness.checks.verdict import exit_code
 from harness.cli import options
-from harness.cli.output import echo_json
+from harness.cli.output import echo_json, show_judged
+from harness.errors import BadInput
 from harness.machine import usable_cores
 from harness.profile.loader import Loaded, variant_names
 from harness.profile.model import Profile
+from harness.report.capacity import capacity_of
+from harness.report.capacity_text import variants_table
 from harness.report.json_report import report_json
 from harness.report.progress import CountProgress
 from harness.report.terminal import show, worked_example_table
 from harness.report.variants import FIELDS, Spread, VariantRow, variants_json
 from harness.simulate.ensemble import Figures, figures, member
+from harness.simulate.record import has_runs
 
 BASE = "base"
 
@@ -89,6 +93,10 @@ def command(
     for loaded in loads:
         folder = trial.new_folder(reports, loaded.profile.name + (f"-{loaded.variant}" if loaded.variant else ""))
         judged.append(trial.run(loaded, folder, trial.SIMULATOR, defect))
+    if all(has_runs(loaded.profile) for loaded in loads):
+        if ensemble:
+            raise BadInput("--ensemble draws the phases of tenants that call a shared service; this profile has runs")
+        return _show_runs(judged, verbose, as_json)
     spreads = list(_ensembles(loads, ensemble, jobs))
     rows = [
         _row(loaded, one, figures(loaded.profile, trial.recordings(loaded, one.trial.folder), defect), ensemble, spread)
@@ -107,6 +115,18 @@ def command(
     for one in judged:
         console.print(f"{one.word.value:12}  {one.trial.folder}", soft_wrap=True, highlight=False, markup=False)
     return code
+
+
+def _show_runs(judged: list[trial.Judged], verbose: bool, as_json: bool) -> int:
+    """Trials of a capacity layer: what was published for the worked example says nothing of them."""
+    if verbose or as_json or len(judged) == 1:
+        return show_judged(judged, as_json)
+    console = Console()
+    found = [(one.trial.manifest.get("variant") or BASE, one.word.value, capacity_of(one.trial)) for one in judged]
+    variants_table([(name, word, made) for name, word, made in found if made is not None], console)
+    for one in judged:
+        console.print(f"{one.word.value:12}  {one.trial.folder}", soft_wrap=True, highlight=False, markup=False)
+    return exit_code(verdict.word for one in judged for verdict in one.verdicts)
 
 
 def _row(loaded: Loaded, judged: trial.Judged, made: Figures, members: int, spread: Mapping[str, Spread]) -> VariantRow:

@@ -19,6 +19,8 @@ import orjson
 from harness.checks.verdict import Verdict
 from harness.ledger.reader import Trial
 from harness.report import columns
+from harness.report.capacity import BulkLine, capacity_of, lines_of
+from harness.report.capacity_html import capacity_section, chart_lines
 from harness.report.html_parts import chip, esc, verdict_card
 from harness.report.html_tables import (
     facts,
@@ -43,6 +45,7 @@ _NAV = (
     ("hurt", "Who was hurt"),
     ("tenants", "Tenants"),
     ("time", "Over time"),
+    ("capacity", "Capacity"),
     ("witnesses", "Witnesses"),
     ("traffic", "Recorded"),
     ("trial", "What ran"),
@@ -57,17 +60,22 @@ def page(trial: Trial, verdicts: Sequence[Verdict], summary: Summary | None = No
     anchors = witness_anchors(ordered, rows)
     cards = "".join(verdict_card(i, verdict, anchors[i]) for i, verdict in enumerate(ordered))
     series = series_of(trial, summary.frame, charted(summary))
+    capacity = capacity_of(trial)
+    bulkheads = lines_of(trial, series) if capacity else ()
     sections = [
         _section("verdicts", "Verdicts", cards or "<p>Nothing was judged.</p>"),
         _section("hurt", "Who was hurt", glance(summary)),
         _section("tenants", "Every tenant and phase", tenant_table(summary) + _table_notes(summary)),
         _section("time", "Over time", _charts(series)),
+        _section("capacity", "Capacity layer", capacity_section(capacity)),
         _section("witnesses", "Witnesses", witness_section(ordered, rows, anchors)),
         _section("traffic", "Recorded traffic", traffic_section(traffic_of(trial))),
         _section("unseen", "Not observable", _list(not_observable(trial, summary.frame))),
         _section("trial", "What ran", _trial(trial, summary)),
     ]
-    return _document(trial, _header(trial, verdicts, summary), "".join(sections), chart_data(series, summary))
+    return _document(
+        trial, _header(trial, verdicts, summary), "".join(sections), chart_data(series, summary, bulkheads)
+    )
 
 
 def _section(anchor: str, title: str, body: str) -> str:
@@ -119,7 +127,7 @@ def _trial(trial: Trial, summary: Summary) -> str:
     )
 
 
-def chart_data(series: Series, summary: Summary) -> dict[str, Any]:
+def chart_data(series: Series, summary: Summary, bulkheads: Sequence[BulkLine] = ()) -> dict[str, Any]:
     """What report.js draws. Names are made safe to show here; report.js only ever sets them as text."""
     colours = _colours(series.lines)
     return {
@@ -142,6 +150,7 @@ def chart_data(series: Series, summary: Summary) -> dict[str, Any]:
             }
             for i, line in enumerate(series.lines)
         ],
+        "bulkheads": chart_lines(bulkheads),
     }
 
 

@@ -9,9 +9,18 @@ Keys (schema 1; new keys may be added, none changes its meaning):
     rows           [{tenant, kind, ordinary, phase, due, offered, served, ..., outcomes, served_share, replan_share,
                    wait, wait_all, latency}]; kind: tenant | rest | pooled; phase: a phase | other | whole; the last
                    three: {samples, mean_ms, p50_ms, p95_ms, p99_ms, p95_firm, p99_firm} (firm: enough to judge by)
+    capacity       of a capacity layer, else null: {runs, steps, in_flight: {ceiling, peak}, circuits_left_out,
+                   classes: [{traffic_class, runs, steps, outcomes, latency, wait}],
+                   refusals: [{traffic_class, outcome, reason, count}], expired: {steps, started_late},
+                   attempts: {"how many reached the dependency": steps},
+                   retries: {tokens_spent, denied: {reason: n}, read_backs},
+                   circuits: [{t_ns, dependency, state, reason}],
+                   bulkheads: [{dependency, operation, limit, peak, waiting, arrivals, failed, effects}]}
+                   (what each number means: harness/report/capacity.py)
     recorded       the account of the recording that was replayed (`overload replay --json`), or null
     not_observable [sentence]
-    series         only if asked for: {width_s, starts_s, end_s, lines: [{tenant, ordinary, offered_per_s, ...}]}
+    series         only if asked for: {width_s, starts_s, end_s, lines: [{tenant, ordinary, offered_per_s, ...}],
+                   bulkheads: [{name, in_use, waiting, limit, circuit}]}
 
 Names stand as they were recorded, not made safe to show. A number that is not there is null.
 """
@@ -25,6 +34,7 @@ from typing import Any
 
 from harness.checks.verdict import Verdict
 from harness.ledger.reader import Trial
+from harness.report.capacity import capacity_json, capacity_of, lines_of
 from harness.report.notes import named_in, not_observable, overall, worst_first
 from harness.report.series import series_of
 from harness.report.summary import Row, Summary, Times, charted, summarise
@@ -40,7 +50,7 @@ def report_json(
     summary = summary or summarise(trial, keep=named_in(trial, verdicts))
     manifest = trial.manifest
     word, code, sentence = overall(verdicts)
-    traffic = traffic_of(trial)
+    traffic, capacity = traffic_of(trial), capacity_of(trial)
     document = {
         "schema": SCHEMA,
         **{
@@ -52,11 +62,14 @@ def report_json(
         "verdicts": [_verdict(verdict) for verdict in worst_first(verdicts)],
         "calls": summary.calls,
         "rows": [row_json(row) for row in summary.rows],
+        "capacity": capacity_json(capacity) if capacity else None,
         "recorded": traffic.document if traffic else None,
         "not_observable": not_observable(trial, summary.frame),
     }
     if series:
-        document["series"] = asdict(series_of(trial, summary.frame, charted(summary)))
+        over_time = series_of(trial, summary.frame, charted(summary))
+        bulkheads = [asdict(line) for line in lines_of(trial, over_time)] if capacity else []
+        document["series"] = {**asdict(over_time), "bulkheads": bulkheads}
     finite: dict[str, Any] = _finite(document)
     return finite
 

@@ -13,6 +13,8 @@ from rich.console import Console
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import Trial
 from harness.report import columns
+from harness.report.capacity import capacity_of
+from harness.report.capacity_text import show_capacity
 from harness.report.grid import Cell, grid, line
 from harness.report.notes import named_in, not_observable, overall, title_of, worst_first
 from harness.report.summary import WHOLE, Row, Summary, summarise
@@ -38,6 +40,9 @@ def show(trial: Trial, verdicts: Sequence[Verdict], console: Console) -> None:
     for verdict in worst_first(verdicts):
         _verdict(verdict, console)
     _table(summary, console)
+    capacity = capacity_of(trial)
+    if capacity is not None:
+        show_capacity(capacity, console)
     _traffic(trial, console)
     notes = not_observable(trial, summary.frame)
     if notes:

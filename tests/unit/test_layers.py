@@ -38,7 +38,7 @@ ALLOWED = {
     "harness.target": {"harness.profile", "harness.ledger", "stub_service.config", "stub_service.capacity.config"},
     "harness.report": {"harness.checks", "harness.measure", "harness.ledger", "harness.profile"},
     "harness.trial": {"harness", "stub_service.config", "stub_service.defects"},
-    "harness.matrix": {"harness"},
+    "harness.matrix": {"harness", "stub_service.defects"},
     "harness.verify": {"harness", "stub_service.defects"},
     "harness.cli": {"harness", "stub_service"},
     "harness.lab": {"harness"},

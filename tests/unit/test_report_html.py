@@ -182,7 +182,7 @@ def test_json_keys_are_stable(tmp_path: Path) -> None:
     document = report_json(story_trial(tmp_path), story_verdicts(), series=True)
     assert list(document) == [
         "schema", "trial_id", "created", "driver", "variant", "seed", "time_scale", "target", "profile", "verdict",
-        "verdicts", "calls", "rows", "recorded", "not_observable", "series",
+        "verdicts", "calls", "rows", "capacity", "recorded", "not_observable", "series",
     ]  # fmt: skip
     assert list(document["rows"][0]) == [
         "tenant", "kind", "ordinary", "phase", "due", "offered", "served", "refused", "abandoned", "failed",
@@ -193,7 +193,7 @@ def test_json_keys_are_stable(tmp_path: Path) -> None:
         "samples", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p95_firm", "p99_firm",
     ]  # fmt: skip
     assert [verdict["word"] for verdict in document["verdicts"]] == ["FAIL", "INCONCLUSIVE", "PASS"]
-    assert list(document["series"]) == ["width_s", "starts_s", "end_s", "lines"]
+    assert list(document["series"]) == ["width_s", "starts_s", "end_s", "lines", "bulkheads"]
     assert "series" not in report_json(story_trial(tmp_path), [])
 
 

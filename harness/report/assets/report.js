@@ -57,6 +57,21 @@
     ctx.restore();
   }
 
+  function shadeCircuit(u, spans) {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.fillStyle = css("--loss");
+    for (const span of spans) {
+      const from = u.valToPos(span.from, "x", true), to = u.valToPos(span.to, "x", true);
+      ctx.globalAlpha = span.state === "open" ? 1 : 0.4;
+      ctx.fillRect(from, bbox.top, Math.max(1, to - from), bbox.height);
+    }
+    ctx.restore();
+  }
+
   /* series: [{name, values, colour (a CSS variable), dash, fill, line}] */
   function chart(parent, title, unit, series, options) {
     const values = make("div", { className: "values" });
@@ -85,7 +100,7 @@
         fill: one.fill ? () => faint(one.colour, "2e") : undefined, paths: uPlot.paths.stepped({ align: 1 }),
       }))],
       bands: options.bands ? [{ series: [1, 2], fill: () => css("--loss") }] : [],
-      hooks: { drawClear: [shadePhases], setCursor: [(u) => tell(u)] },
+      hooks: { drawClear: [shadePhases, (u) => shadeCircuit(u, options.circuit || [])], setCursor: [(u) => tell(u)] },
     }, [instants, ...series.map((one) => closed(one.values))], box);
 
     function binAt(u) {
@@ -148,6 +163,15 @@
   ].map(([title, unit, key, options]) => chart(charts, title, unit, data.lines.map((line) => ({
     name: line.name, values: line[key], colour: "--c" + line.colour, dash: dashes[line.colour % 4], line: 2,
   })), { height: 220, quiet: true, ...options }));
+
+  const calls = (value) => number(value, 0);
+  for (const one of data.bulkheads) {
+    chart(document.getElementById("bulkheads"), one.name, "calls in use", [
+      { name: "limit", values: one.limit, colour: "--ink", dash: [8, 4], line: 1 },
+      { name: "in use", values: one.in_use, colour: "--c0", dash: [], line: 2, fill: true },
+      { name: "waiting", values: one.waiting, colour: "--c4", dash: [2, 3], line: 1.5 },
+    ], { height: 170, say: calls, least: 1, circuit: one.circuit });
+  }
 
   const legend = document.getElementById("legend");
   data.lines.forEach((line, place) => {
