@@ -1,0 +1,155 @@
+"""v10.outage_recovery: each defect's signature in the rows, thin and withheld evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.checks.verdict import Word
+from tests.unit.verification_trials import (
+    ARRIVALS,
+    DECISIONS,
+    arrivals,
+    decisions,
+    healthy,
+    more,
+    read,
+    verdict,
+    without,
+)
+
+CHECK = "v10.outage_recovery"
+MS = 1_000_000
+
+
+@pytest.fixture
+def trial(tmp_path):
+    return healthy("v10", tmp_path)
+
+
+def closed_at(trial):
+    return next(r["t_ns"] for r in read(trial, DECISIONS) if r["kind"] == "circuit" and r["outcome"] == "closed")
+
+
+def backlog(trial):
+    """Steps that were queued before the closing and started after it, in the order in which they were queued."""
+    closed = closed_at(trial)
+    queued = {}
+    for row in read(trial, DECISIONS):
+        if row["kind"] == "step" and row["outcome"] == "queued" and row["t_ns"] < closed:
+            queued.setdefault((row["run"], row["step"]), row["t_ns"])
+    starts = {(a["run"], a["step"]): a["t_ns"] for a in read(trial, ARRIVALS) if a["t_ns"] > closed}
+    return sorted((key for key in queued if key in starts), key=lambda key: queued[key]), starts
+
+
+def started_at(trial, instants):
+    """Arrivals of these steps at other instants."""
+
+    def move(a):
+        at = instants.get((a["run"], a["step"]))
+        return a if at is None else a | {"t_ns": at, "started_ns": at, "ended_ns": at + 50 * MS}
+
+    return arrivals(trial, move)
+
+
+def test_the_healthy_controller_passes(trial):
+    found = verdict(trial, CHECK)
+    assert found.word is Word.PASS, found.sentence
+    assert found.sentence.startswith("14 stale steps expired and none of them started; 25 others drained by class")
+
+
+def test_first_in_first_out_fails(trial):
+    steps, starts = backlog(trial)
+    found = verdict(started_at(trial, dict(zip(steps, sorted(starts[s] for s in steps), strict=True))), CHECK)
+    assert found.word is Word.FAIL
+    assert "started before more urgent work" in found.sentence
+
+
+def test_all_started_at_once_fails(trial):
+    steps, _ = backlog(trial)
+    found = verdict(started_at(trial, dict.fromkeys(steps, closed_at(trial) + 10 * MS)), CHECK)
+    assert found.word is Word.FAIL
+    assert "calls more than the tested 60/s allow had been started by" in found.sentence
+
+
+def test_stale_work_that_starts_fails(trial):
+    stale = next(r for r in read(trial, DECISIONS) if r["kind"] == "step" and r["outcome"] == "expired")
+    at = closed_at(trial) + 100 * MS
+    row = {"t_ns": at, "started_ns": at, "ended_ns": at + 50 * MS, "status": 200, "attempt": 1}
+    row |= {k: stale[k] for k in ("dependency", "operation", "run", "step", "deadline_ns")}
+    found = verdict(more(trial, ARRIVALS, [row]), CHECK)
+    assert found.word is Word.FAIL
+    assert "started after their deadline" in found.sentence
+
+
+def test_stale_work_that_is_not_told_expired_fails(trial):
+    found = verdict(decisions(trial, lambda r: r | {"outcome": "failed"} if r["outcome"] == "expired" else r), CHECK)
+    assert "went stale and did not end `expired`" in found.sentence
+
+
+def test_an_unbounded_queue_fails(trial):
+    """Steps that were turned away by a full queue are queued instead."""
+    full = [r for r in read(trial, DECISIONS) if r["kind"] == "step" and r.get("reason") in ("queue_full", "displaced")]
+    keys = {(r["run"], r["step"]) for r in full}
+    end = closed_at(trial) + 500 * MS
+
+    def kept(r):
+        mine = (r.get("run"), r.get("step")) in keys and r["outcome"] == "throttled"
+        return r | {"t_ns": end, "outcome": "served", "reason": None} if mine else r
+
+    queued = [r | {"outcome": "queued", "reason": None} for r in full]
+    found = verdict(more(decisions(trial, kept), DECISIONS, queued), CHECK)
+    assert found.word is Word.FAIL
+    assert "reads waited at once where the queue holds 48" in found.sentence
+
+
+def test_interactive_work_behind_the_backlog_fails(trial):
+    closed = closed_at(trial)
+    desk = {
+        (a["run"], a["step"]): a["t_ns"] + 600 * MS
+        for a in read(trial, ARRIVALS)
+        if a["traffic_class"] == "interactive" and closed < a["t_ns"] < closed + 700 * MS
+    }
+    found = verdict(started_at(trial, desk), CHECK)
+    assert found.word is Word.FAIL
+    assert "of interactive work were held up by the backlog" in found.sentence
+
+
+def test_a_second_wave_that_reopens_the_circuit_fails(trial):
+    again = {"t_ns": 4_400 * MS, "kind": "circuit", "outcome": "opened", "dependency": "billing", "part": "capacity"}
+    found = verdict(more(trial, DECISIONS, [again]), CHECK)
+    assert found.word is Word.FAIL
+    assert "met a circuit that opened again" in found.sentence
+
+
+def test_an_outage_that_never_ends_fails(trial):
+    closed = closed_at(trial)
+
+    def refused(r):
+        if r["kind"] == "circuit" and r["outcome"] == "closed":
+            return None
+        mine = r["kind"] == "step" and r["outcome"] == "served" and r["t_ns"] > closed
+        return r | {"outcome": "dependency_unavailable", "reason": "circuit_open"} if mine else r
+
+    found = verdict(decisions(trial, refused), CHECK)
+    assert found.word is Word.FAIL
+    assert "met a circuit that never closed again after the outage" in found.sentence
+
+
+def test_without_a_second_wave_it_is_inconclusive(trial):
+    late = {r["run"] for r in read(trial, DECISIONS) if r.get("task_class") == "second_wave"}
+    thin = decisions(trial, lambda r: None if r.get("run") in late else r)
+    found = verdict(arrivals(thin, lambda a: None if a["run"] in late else a), CHECK)
+    assert found.word is Word.INCONCLUSIVE
+    assert "more work once the circuit has closed" in found.add
+
+
+def test_without_an_outage_it_is_inconclusive(trial):
+    calm = decisions(trial, lambda r: None if r["kind"] == "circuit" else r)
+    found = verdict(calm, CHECK)
+    assert found.word is Word.INCONCLUSIVE
+    assert "no circuit opened and closed again" in found.sentence
+
+
+@pytest.mark.parametrize("file", [ARRIVALS, DECISIONS])
+def test_withheld_evidence_is_inconclusive(trial, file):
+    assert verdict(without(trial, file), CHECK).word is Word.INCONCLUSIVE
