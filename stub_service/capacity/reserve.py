@@ -37,6 +37,7 @@ class Slots:
     """limit may be changed at any time; calls that run over a lowered limit run on."""
 
     __slots__ = (
+        "_all_reserved",
         "_lendable",
         "back_until_ns",
         "common",
@@ -68,6 +69,7 @@ class Slots:
         for reserve in reserves:
             self.reserves[RANK[reserve.traffic_class]] = reserve.slots
             self.floors[RANK[reserve.traffic_class]] = reserve.floor
+        self._all_reserved = sum(self.reserves)
         self._lendable = [rank for rank, slots in enumerate(self.reserves) if slots]
         self.own = [0] * len(TRAFFIC_CLASSES)
         self.shares = {share.tenant: share.slots for share in shares if share.slots}
@@ -105,7 +107,9 @@ class Slots:
         kept = self.shares_unmet
         if kept and (share := self.shares.get(tenant)):
             kept -= max(0, share - self.common[tenant])
-        whole, floored = self.kept_for_others(rank, now_ns) if self._lendable else (0, 0)
+        if free > kept + self._all_reserved:  # most often: no need to count who is owed what
+            return COMMON
+        whole, floored = self.kept_for_others(rank, now_ns)
         if free > kept + whole:
             return COMMON
         return LENT if free > kept + floored else NO
