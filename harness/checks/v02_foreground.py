@@ -3,7 +3,8 @@
 Burst is held against the same trial's calm, in which there is no background work:
 
     latency     of interactive calls (done - due, as their caller saw it): the p95 rises by less than a margin
-                (block bootstrap), the p99 too where there are samples for it
+                (block bootstrap), the p99 too where there are samples for it; those who return first may have to
+                wait for lent calls to end, and no longer
     served/s    at least the customer-facing floor
     refusals    of foreground calls up by less than a margin, and none while background work waits in the same queue
     floor       background calls in flight never reach into the slots that are never lent
@@ -28,6 +29,7 @@ from harness.checks.capacity_frames import (
     FOREGROUND,
     BulkheadKey,
     Frame,
+    Ints,
     Run,
     Step,
     bulkhead_of,
@@ -48,7 +50,7 @@ from harness.checks.verdict import Verdict
 from harness.ledger.evidence import Row
 from harness.ledger.outcomes import REFUSED, SERVED, THROTTLED
 from harness.ledger.reader import Trial
-from harness.measure.quantiles import GATES_FROM
+from harness.measure.quantiles import GATES_FROM, quantile
 from harness.measure.unmoved import quantile_up, share_up
 from harness.profile.base import Count, DurationNs, Part, RatePerS
 from harness.profile.model import Window
@@ -60,13 +62,14 @@ INTERACTIVE = "interactive"
 
 class Params(Part):
     """latency_up: margin of the p95 (and p99); left out, the longest service time of a dependency that interactive work
-    calls. served: customer-facing floor; left out, `served_share` of what calm served per second. refusals_up_pp:
-    margin in percentage points. started: how long a call may be on its way between its start and its arrival.
-    background: calls that must have been queued or shed. A bulkhead and the ceiling must have been full, and some of
-    the reserve lent.
+    calls. settle: how long lent calls may still run when people return; left out, the longest service time. served:
+    customer-facing floor; left out, `served_share` of what calm served per second. refusals_up_pp: margin in percentage
+    points. started: how long a call may be on its way between its start and its arrival. background: calls that must
+    have been queued or shed. A bulkhead and the ceiling must have been full, and some of the reserve lent.
     """
 
     latency_up: DurationNs | None = None
+    settle: DurationNs | None = None
     served: RatePerS | None = None
     served_share: Annotated[float, Field(gt=0, le=1)] = 0.9
     refusals_up_pp: Annotated[float, Field(gt=0, lt=100)] = 1.0
@@ -107,9 +110,13 @@ def _interactive(run: Run) -> bool:
 
 
 def _latency(frame: Frame, params: Params, calm: Window, burst: Window) -> list[Rule]:
-    margin_ns = params.latency_up if params.latency_up is not None else _longest_service(frame)
+    margin_ns = (
+        params.latency_up if params.latency_up is not None else _longest_service(frame, _called_by_people(frame))
+    )
+    settle_ns = params.settle if params.settle is not None else _longest_service(frame, None) or 0
+    settled = burst.model_copy(update={"from_ns": min(burst.from_ns + settle_ns, burst.to_ns - 1)})
     served = [row for row in submits(frame, _interactive) if row.get("outcome") == SERVED]
-    after, before = column(served, burst, latency_ns), column(served, calm, latency_ns)
+    after, before = column(served, settled, latency_ns), column(served, calm, latency_ns)
     fewest = min(len(after), len(before))
     rules = [
         enough(INTERACTIVE, "p95 latency", fewest, GATES_FROM[0.95], "served calls in calm and burst each",
@@ -117,8 +124,8 @@ def _latency(frame: Frame, params: Params, calm: Window, burst: Window) -> list[
     ]  # fmt: skip
     if margin_ns is None:
         return [*rules, enough(INTERACTIVE, "margin of the latency", 0, 1, "margins", "give `latency_up`")]
-    slow = sorted(served, key=lambda row: int(row["due_ns"]) - int(row["done_ns"]))
-    named = [str(row["call"]) for row in slow if burst.from_ns <= row["due_ns"] < burst.to_ns]
+    slow = sorted(served, key=lambda row: -latency_ns(row))
+    named = [str(row["call"]) for row in slow if settled.from_ns <= row["due_ns"] < settled.to_ns]
     for p, name in ((0.95, "p95"), (0.99, "p99")):
         if fewest < GATES_FROM[p]:
             continue
@@ -127,18 +134,35 @@ def _latency(frame: Frame, params: Params, calm: Window, burst: Window) -> list[
             n = len(after) + len(before)
             milli = change.times(1 / NS_PER_MS)
             rules.append(unmoved(INTERACTIVE, f"{name} latency up", milli, margin_ns / NS_PER_MS, "ms", n, named))
-    return rules
+    return rules + _return(served, before.value, burst, settled, settle_ns + margin_ns)
 
 
-def _longest_service(frame: Frame) -> int | None:
-    capacity = frame.profile.capacity
-    if capacity is None or not frame.bundled:
-        return None
-    used = {
+def _return(served: list[Row], calm_ns: Ints, burst: Window, settled: Window, bound_ns: int) -> list[Rule]:
+    """Those who come back first wait for lent calls to end: longer than calm's p95 by at most that and the margin."""
+    first = [row for row in served if burst.from_ns <= int(row["due_ns"]) < settled.from_ns]
+    usual = quantile(calm_ns, 0.95)
+    if not first or usual is None:
+        return []
+    longest = max(latency_ns(row) for row in first)
+    over, bound = (longest - usual) / NS_PER_MS, bound_ns / NS_PER_MS
+    text = f"{INTERACTIVE}: who came back first waited {over:.0f} ms longer than in calm (allowed {bound:.0f})"
+    named = [str(row["call"]) for row in first if latency_ns(row) - usual > bound_ns]
+    return [at_most(INTERACTIVE, "wait after the return", over, bound, "ms", len(first), text, named)]
+
+
+def _called_by_people(frame: Frame) -> set[str]:
+    return {
         step.dependency for tenant in frame.profile.tenants.values() for group in tenant.runs
         if group.traffic_class == INTERACTIVE for batch in group.batches for step in batch.steps
     }  # fmt: skip
-    times = [d.service_time for name, d in capacity.dependencies.items() if name in used]
+
+
+def _longest_service(frame: Frame, among: set[str] | None) -> int | None:
+    """Of these dependencies (None: of all); None if it is not known."""
+    capacity = frame.profile.capacity
+    if capacity is None or not frame.bundled:
+        return None
+    times = [d.service_time for name, d in capacity.dependencies.items() if among is None or name in among]
     return max(times, default=None)
 
 

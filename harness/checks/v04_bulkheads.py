@@ -221,7 +221,7 @@ def _evidence(frame: Frame, params: Params, slowed: set[BulkheadKey], burst: Win
         >= (limit_of(frame, key) or 1)
         for key in slowed
     )
-    others = {key[0] for key in all_keys | slowed} if capacity else set()
+    others = set(capacity.dependencies) if capacity and frame.bundled else {key[0] for key in all_keys}
     whole = {name for name in others if not any(key[0] == name for key in slowed)}
     unwatched = [name for name in sorted(whole) if not any(key[0] == name for key in watched)]
     return [

@@ -78,7 +78,8 @@ def test_another_tenants_result_fails_as_told_and_as_hidden(tmp_path):
     def told(rows):
         leader = next(r["run"] for r in rows if r.get("outcome") == "served" and r.get("tenant") == "north")
         each(rows, lambda r: r["kind"] == "step" and r["tenant"] == "south" and r["operation"] == "read"
-             and r["outcome"] in ("served", "coalesced"), outcome="coalesced", coalesced_with=f"{leader}/b0.0")  # fmt: skip
+             and r["outcome"] in ("served", "coalesced"),
+             outcome="coalesced", coalesced_with=f"{leader}/b0.0")  # fmt: skip
 
     without = [lambda rows: [r for r in rows if own(r)]]
     shown = share(tmp_path / "told", decisions=told, arrivals=without[0])
@@ -112,8 +113,8 @@ def test_healthy_cancellation_passes(tmp_path):
     verdict = cancel(tmp_path)
     assert (verdict.word, verdict.sentence) == (
         Word.PASS,
-        "68 runs were cancelled with 82 steps waiting and 82 in flight: none of the waiting began, and nothing followed "
-        "from the others.",
+        "68 runs were cancelled with 82 steps waiting and 82 in flight: none of the waiting began, and nothing "
+        "followed from the others.",
     )
 
 

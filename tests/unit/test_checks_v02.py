@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
+from harness.checks.judge import judge_one
 from harness.checks.v02_foreground import NAME
 from harness.checks.verdict import Word
-from tests.unit.capacity_trials import each, failed, judged, open_questions, runs_of, trial, with_profile, without_runs
+from tests.unit.capacity_trials import (
+    each,
+    failed,
+    healthy,
+    judged,
+    open_questions,
+    runs_of,
+    trial,
+    with_profile,
+    without_runs,
+)
+from tests.unit.ledgers import rows_of
 
 MS = 1_000_000
 BURST_NS = 4_000 * MS
@@ -16,6 +30,7 @@ def judge(tmp_path, params=None, **edits):
     return judged("v02", NAME, tmp_path, params, **edits)
 
 
+@cache
 def submitted(group):
     runs = set(runs_of("v02", group))
     return lambda row: row.get("run_id") in runs and row["action"] == "submit" and row["due_ns"] >= BURST_NS
@@ -53,15 +68,21 @@ def test_the_margin_is_a_parameter(tmp_path):
     assert judge(tmp_path, {"latency_up": "60ms"}, calls=slow).word is Word.PASS
 
 
-def test_a_few_slow_answers_at_the_return_are_no_breach(tmp_path):
-    """Lent slots come back one service time later: under 5 % of the calls may feel it."""
-
+def at_the_return(extra_ms):
     def slow(rows):
-        first = sorted((r for r in rows if submitted("burst")(r)), key=lambda row: row["due_ns"])[:10]
-        for row in first:
-            row["done_ns"] += 60 * MS
+        each(rows, submitted("return"), done_ns=lambda row: row["done_ns"] + extra_ms * MS)
 
-    assert judge(tmp_path, calls=slow).word is Word.PASS
+    return slow
+
+
+def test_lent_slots_come_back_one_service_time_later_and_that_is_no_breach(tmp_path):
+    assert judge(tmp_path, calls=at_the_return(55)).word is Word.PASS
+
+
+def test_slots_that_come_back_much_later_fail(tmp_path):
+    verdict = judge(tmp_path, calls=at_the_return(150))
+    assert failed(verdict) == {"wait after the return"}
+    assert "waited" in verdict.sentence
 
 
 def test_too_few_served_per_second_fails(tmp_path):
@@ -132,9 +153,6 @@ def test_background_that_starts_while_people_wait_below_their_reserve_fails(tmp_
 
 
 def _arrivals():
-    from tests.unit.capacity_trials import healthy
-    from tests.unit.ledgers import rows_of
-
     return rows_of(healthy("v02"), "arrivals.jsonl")
 
 
@@ -161,8 +179,6 @@ def test_background_that_never_saturates_proves_nothing(tmp_path):
 
 
 def test_without_phases_there_is_nothing_to_compare(tmp_path):
-    from harness.checks.judge import judge_one
-
     mine = with_profile(trial("v02", tmp_path), lambda profile: profile.pop("phases"))
     verdict = judge_one(mine, NAME, {})
     assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, "`phases: {calm, burst}`")

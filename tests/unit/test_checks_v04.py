@@ -96,44 +96,22 @@ def test_slots_of_timed_out_calls_that_never_come_back_fail(tmp_path):
     assert "the slots of calls that timed out did not come back" in verdict.sentence
 
 
-@pytest.mark.parametrize(
-    ("groups", "part"),
-    [
-        (("notify",), "dependencies with one"),
-        (("ticket",), "to the slowed one and another"),
-        (("look",), "calls in calm"),
-    ],
-)
-def test_what_was_not_there_to_be_seen_is_named(tmp_path, groups, part):
-    def gone(profile):
-        if groups == ("notify",):
-            del profile["tenants"]["mails"]
-
-    if groups == ("notify",):
-        edits = without_runs(runs_of("v04", *groups))
-        kept = trial("v04", tmp_path, **edits)
-        verdict = judge_one(_renumbered(with_profile_kept(kept, gone)), NAME, {})
-    else:
-        verdict = judge(tmp_path, **without_runs(runs_of("v04", *groups)))
+@pytest.mark.parametrize(("group", "part"), [("ticket", "to the slowed one and another"), ("look", "calls in calm")])
+def test_what_was_not_there_to_be_seen_is_named(tmp_path, group, part):
+    verdict = judge(tmp_path, **without_runs(runs_of("v04", group)))
     assert (verdict.word, part in open_questions(verdict)) == (Word.INCONCLUSIVE, True)
 
 
-def with_profile_kept(mine, edit):
-    from harness.ledger.reader import CALLS
-    from tests.unit.ledgers import rows_of, write_rows
+def test_a_dependency_that_nobody_watches_is_named(tmp_path):
+    """The tenant of the mails works on billing reads, too: nobody is left who calls notification alone."""
 
-    rows = [row for row in rows_of(mine.folder, CALLS) if row["tenant"] != "mails"]
-    names = [name for name in mine.manifest["profile"]["tenants"] if name != "mails"]
-    for row in rows:
-        for key in ("call", "parent"):
-            if key in row:
-                row[key] = f"{names.index(row['tenant'])}.{row[key].partition('.')[2]}"
-    write_rows(mine.folder, rows, CALLS)
-    return with_profile(mine, edit)
+    def busy(profile):
+        step = {"dependency": "billing", "tool": "retrieve"}
+        profile["tenants"]["mails"]["runs"][0]["batches"].append([step])
 
-
-def _renumbered(mine):
-    return mine
+    verdict = judge_one(with_profile(trial("v04", tmp_path), busy), NAME, {})
+    assert (verdict.word, open_questions(verdict)) == (Word.INCONCLUSIVE, {"dependencies with one"})
+    assert verdict.add == "a tenant that calls only notification"
 
 
 def test_without_a_fault_there_is_nothing_to_stand_by(tmp_path):

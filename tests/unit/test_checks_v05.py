@@ -178,7 +178,7 @@ def test_a_retry_past_a_full_bulkhead_fails(tmp_path):
     runs = runs_of("v05", "crowded")
 
     def crowd(rows):
-        each(rows, lambda r: r["run"] in runs[:4] and r["attempt"] == 1, t_ns=10**9, ended_ns=10**9 + 50_000_000)
+        each(rows, lambda r: r["run"] in runs and r["attempt"] == 2, ended_ns=lambda r: r["ended_ns"] + 60_000_000)
 
     assert "calls in flight, limit" in failed(judge(tmp_path, arrivals=crowd))
 
