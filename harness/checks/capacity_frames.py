@@ -324,20 +324,22 @@ def running_at(frame: Frame, rows: Iterable[Row], at_ns: int) -> list[str]:
     return [id_of(rows[int(i)]) for i in np.flatnonzero((begins <= at_ns) & (at_ns < ends))]
 
 
-def within_limits(frame: Frame) -> list[Rule]:
-    """Never more calls in flight than each bulkhead's limit and the ceiling, as the dependencies saw it."""
-    rules = []
+def limited(frame: Frame) -> Iterator[tuple[str, str, list[Row], int]]:
+    """(subject, what bounds it, arrivals, bound): of each bulkhead with calls, and of the ceiling above them."""
     for key, rows in sorted(by_bulkhead(frame).items()):
         limit = limit_of(frame, key)
         if limit is not None:
-            rules.append(_within(frame, rows, limit, f"{key[0]} {key[1]}s", "limit"))
+            yield f"{key[0]} {key[1]}s", "limit", rows, limit
     if frame.profile.capacity is not None and frame.bundled:
-        ceiling = frame.profile.capacity.ceiling
-        rules.append(_within(frame, list(work(frame)), ceiling, "all dependencies", "ceiling"))
-    return rules
+        yield "all dependencies", "ceiling", list(work(frame)), frame.profile.capacity.ceiling
 
 
-def _within(frame: Frame, rows: list[Row], bound: int, subject: str, what: str) -> Rule:
+def within_limits(frame: Frame) -> list[Rule]:
+    """Never more calls in flight than each bulkhead's limit and the ceiling, as the dependencies saw it."""
+    return [within(frame, *bounded) for bounded in limited(frame)]
+
+
+def within(frame: Frame, subject: str, what: str, rows: list[Row], bound: int) -> Rule:
     peak = in_flight(frame, rows).peak()
     sentence = f"{subject}: {peak.most} calls in flight at once where the {what} is {bound}"
     named = running_at(frame, rows, peak.at_ns) if peak.most > bound else ()

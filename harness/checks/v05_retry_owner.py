@@ -32,7 +32,8 @@ from harness.checks.capacity_frames import (
     frame_of,
     in_flight,
     limit_of,
-    within_limits,
+    limited,
+    within,
 )
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, none_of, verdict, withheld
@@ -81,7 +82,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     rules = [
         *_too_many(frame, found), *_owners(found), *_not_retried(frame, found, params), *_wrongly_retried(found),
         *_into_open_circuit(frame, found, params), *_decided(frame, found), *_jitter(found, params),
-        *within_limits(frame), *_evidence(frame, found, params),
+        *_past_limits(frame, found), *_evidence(frame, found, params),
     ]  # fmt: skip
     seen = found.counts()
     passed = (
@@ -110,7 +111,8 @@ def _too_many(frame: Frame, found: Histories) -> list[Rule]:
         runs += bool(steps)
         if tokens is not None and sum(max(0, len(step.arrivals) - 1) for step in steps) > tokens:
             over_tokens.append(root)
-        if attempts is not None and sum(len(step.arrivals) for step in steps) > attempts:
+        firsts = sum(bool(step.arrivals) for step in steps)  # too many of these are not a matter of retries
+        if attempts is not None and sum(len(step.arrivals) for step in steps) > max(attempts, firsts):
             over_attempts.append(root)
     text = f"{len(over_tokens)} runs retried more than their retry tokens allow, all their steps together"
     rules.append(none_of("runs", "retries beyond the tokens", over_tokens, runs, "runs", text))
@@ -207,6 +209,15 @@ def _into_open_circuit(frame: Frame, found: Histories, params: Params) -> list[R
                 wrong.append(step.id)
     text = f"{len(wrong)} retries were sent to a dependency whose circuit was open"
     return [none_of("retries", "into an open circuit", wrong, retries, "retries", text)]
+
+
+def _past_limits(frame: Frame, found: Histories) -> list[Rule]:
+    """Limits that first attempts keep, and retries must keep too. One that first attempts pass is not theirs."""
+    firsts = {id(step.arrivals[0]) for step in found.steps}
+    return [
+        within(frame, subject, what, rows, bound) for subject, what, rows, bound in limited(frame)
+        if in_flight(frame, [row for row in rows if id(row) in firsts]).peak().most <= bound
+    ]  # fmt: skip
 
 
 def _decided(frame: Frame, found: Histories) -> list[Rule]:

@@ -2,6 +2,34 @@
 
 from __future__ import annotations
 
-from stub_service.defects import fairness, refusals
+from stub_service.defects import (
+    capacity_trial,
+    capacity_v01,
+    capacity_v02,
+    capacity_v03,
+    capacity_v04,
+    capacity_v05,
+    capacity_v06,
+    capacity_v07,
+    capacity_v08,
+    capacity_v09,
+    capacity_v10,
+    fairness,
+    refusals,
+)
 
-__all__ = ["fairness", "refusals"]
+__all__ = [
+    "capacity_trial",
+    "capacity_v01",
+    "capacity_v02",
+    "capacity_v03",
+    "capacity_v04",
+    "capacity_v05",
+    "capacity_v06",
+    "capacity_v07",
+    "capacity_v08",
+    "capacity_v09",
+    "capacity_v10",
+    "fairness",
+    "refusals",
+]
