@@ -168,13 +168,14 @@ def row_of(job: Job, cell: Cell, asked: Sequence[str]) -> Row:
     failed = [verdict for verdict in cell.verdicts if verdict.word is Word.FAIL]
     alarms = [verdict for verdict in failed if verdict.check not in may]
     alarms += [verdict for verdict in cell.verdicts if verdict.word is Word.INVALID and verdict.check not in may]
-    if not must:
-        alarms += [cell.of(check) for check in asked if cell.of(check).word is Word.INCONCLUSIVE]
+    if defect is None or defect.healthy:
+        passes = dict.fromkeys((*asked, *(defect.twin_of if defect is not None else ())))
+        alarms += [cell.of(check) for check in passes if cell.of(check).word is Word.INCONCLUSIVE]
     return Row(
         job=job,
         profile=cell.profile,
-        about=defect.about if defect is not None else "the healthy service",
-        own=cell.of((must or tuple(asked))[0]),
+        about=defect.about if defect is not None else "",
+        own=cell.of((*must, *(defect.twin_of if defect is not None else ()), *asked)[0]),
         missed=tuple(check for check in must if cell.of(check).word is not Word.FAIL),
         alarms=tuple(alarms),
         also=tuple(verdict.check for verdict in failed if verdict.check in may and verdict.check not in must[:1]),
@@ -183,11 +184,13 @@ def row_of(job: Job, cell: Cell, asked: Sequence[str]) -> Row:
 
 
 def numbered(document: dict[str, Any], number: int) -> dict[str, Any]:
-    """The same with another seed, and the tenants shifted against each other by up to 10 ms; 0 is as written."""
+    """The same with another seed, and with tenants shifted by up to 10 ms: all that have runs, and of the others those
+    after the first; 0 is as written."""
     if not number:
         return document
     made, rng = deepcopy(document), Random(f"{number}:phases")
     made["seed"] = number
-    for tenant in made["tenants"].values():
-        tenant["phase"] = f"{rng.randrange(_SHIFT_NS)}ns"
+    for place, tenant in enumerate(made["tenants"].values()):
+        if place or "runs" in tenant:
+            tenant["phase"] = f"{rng.randrange(_SHIFT_NS)}ns"
     return made

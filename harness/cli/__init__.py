@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "report",
     "profile": "profile",
     "stub": "stub",
+    "defects": "defects",
     "verify": "verify",
 }
 

@@ -90,7 +90,21 @@ def _newest(service: SharedService, config: SharedServiceConfig) -> None:
 for _defect in (
     Defect("round_robin_forgets_place", "the round begins anew at each take", (UNMOVED,), _forgets),
     Defect("one_bound_for_all_queues", "the flood fills the bound that all queues share", (UNMOVED,), _one_bound),
-    Defect("twin_rotated_start", "twin: the round begins at a random tenant", (), _rotated, healthy=True),
-    Defect("twin_newest_first", "twin: a tenant with nothing waiting is next at once", (), _newest, healthy=True),
+    Defect(
+        "twin_rotated_start",
+        "twin: the round begins at a random tenant",
+        (),
+        _rotated,
+        healthy=True,
+        twin_of=(UNMOVED,),
+    ),
+    Defect(
+        "twin_newest_first",
+        "twin: a tenant with nothing waiting is next at once",
+        (),
+        _newest,
+        healthy=True,
+        twin_of=(UNMOVED,),
+    ),
 ):
     DEFECTS[_defect.name] = _defect

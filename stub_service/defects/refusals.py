@@ -28,7 +28,8 @@ def _laid(name: str, about: str, change: Any, healthy: bool = False) -> None:
 
         service.refuse = refuse
 
-    DEFECTS[name] = Defect(name, about, () if healthy else (STRUCTURED,), lay, healthy)
+    of = (STRUCTURED,)
+    DEFECTS[name] = Defect(name, about, () if healthy else of, lay, healthy, twin_of=of if healthy else ())
 
 
 def without_retry_after(answer: Answer, rng: Random) -> Answer:

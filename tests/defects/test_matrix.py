@@ -13,7 +13,7 @@ from harness.checks.verdict import Word
 from harness.matrix import judge_in_virtual_time, trial_in_virtual_time
 from harness.workload.budgets import TokenBucket
 from harness.workload.callers import BudgetRule
-from stub_service.defects.registry import DEFECTS
+from stub_service.defects.registry import DEFECTS, SHARED
 from tests.conftest import with_values
 from tests.defects.profiles import BUDGET, FAIRNESS, REFUSALS, UNEVEN, WORKED, at_phase
 from tests.unit.ledgers import without_decisions
@@ -22,8 +22,9 @@ UNMOVED, STRUCTURED = "fairness.ordinary_unmoved", "fairness.refusals_structured
 REPLANS, AT_SOURCE = "agent.replan_share", "agent.budget_at_source"
 TRIAL = ["trial.conserved", "trial.on_time"]
 PROFILE_OF = {UNMOVED: FAIRNESS, STRUCTURED: REFUSALS}
-BROKEN = [(name, check) for name, defect in DEFECTS.items() if not defect.healthy for check in defect.caught_by]
-TWINS = [name for name, defect in DEFECTS.items() if defect.healthy]
+OF_SERVICE = {name: defect for name, defect in DEFECTS.items() if defect.part == SHARED}
+BROKEN = [(name, check) for name, defect in OF_SERVICE.items() if not defect.healthy for check in defect.caught_by]
+TWINS = [name for name, defect in OF_SERVICE.items() if defect.healthy]
 PHASES = (0, 1, 2)
 
 
@@ -55,6 +56,7 @@ def test_a_noisy_but_fair_service_passes(seed):
 def test_every_defect_of_the_registry_is_in_the_matrix():
     assert {check for _, check in BROKEN} == set(PROFILE_OF)
     assert all(defect.healthy != bool(defect.caught_by) for defect in DEFECTS.values())
+    assert all(defect.healthy == bool(defect.twin_of) for defect in DEFECTS.values())
     assert all(check in CHECKS for _, check in BROKEN)
 
 

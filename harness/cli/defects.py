@@ -1,0 +1,176 @@
+"""`overload defects`: the kill matrix. Each known defect must be caught by its check, and nothing healthy by any."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness import matrix
+from harness.cli import options
+from harness.cli.output import echo_json
+from harness.machine import usable_cores
+from harness.matrix import Row
+from harness.report.progress import CountProgress
+from stub_service.defects.registry import DEFECTS
+
+MOST_JOBS = 2
+HEALTHY, TWIN, DEFECT = "healthy", "twin", "defect"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """All trials of one defect, of one twin, or of the healthy service on one profile."""
+
+    kind: str
+    name: str
+    about: str
+    checks: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def right(self) -> bool:
+        return all(row.right for row in self.rows)
+
+    @property
+    def said(self) -> str:
+        """`FAIL`, or how often it was otherwise."""
+        if self.right:
+            return "FAIL" if self.kind == DEFECT else "PASS"
+        missed = sum(1 for row in self.rows if row.missed)
+        alarms = sum(1 for row in self.rows if row.alarms)
+        said = [f"{n} {what}" for n, what in ((missed, "missed"), (alarms, "false alarm")) if n]
+        return f"{', '.join(said)} of {len(self.rows)}"
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Checks beside its own that failed it."""
+        found = {check: None for row in self.rows for check in row.also}
+        return (*found, *(f"{check} (!)" for check in {v.check: None for row in self.rows for v in row.alarms}))
+
+
+@click.command()
+@click.option("--only", metavar="NAME,NAME", help="Only these defects, or those of these checks: v07,circuit_for_all.")
+@click.option("--seeds", type=click.IntRange(1, 10_000), default=1, show_default=True, metavar="N",
+              help="Trials of each; from the second on with other draws and phases.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1, 256), default=min(MOST_JOBS, usable_cores()), show_default=True,
+              help="Processes.")  # fmt: skip
+@options.json_option
+def command(only: str | None, seeds: int, jobs: int, as_json: bool) -> int:
+    """Show that every check can fail: lay each known defect over the bundled service, in virtual time, and judge it.
+
+    Each defect must be caught by the check that is there for it. The healthy service, and twins that look suspicious
+    and are right, must pass everything. Exit code 0 if nothing was missed and nothing was a false alarm, else 1.
+
+    \b
+    Examples:
+      overload defects                                   about two minutes
+      overload defects --only v07
+      overload defects --only three_layer_retry --seeds 20
+      overload defects --json
+    """
+    words = [word.strip() for word in only.split(",") if word.strip()] if only is not None else []
+    cells = matrix.jobs(words, seeds)
+    with ProcessPoolExecutor(jobs) as pool, CountProgress("defects", len(cells), Console(file=sys.stderr)) as advance:
+        rows = []
+        for row in pool.map(matrix.judge_job, cells):
+            rows.append(row)
+            advance()
+    lines = lines_of(rows)
+    code = 0 if all(line.right for line in lines) else 1
+    if as_json:
+        echo_json({"exit_code": code, "seeds": seeds, "rows": [line_json(line) for line in lines]})
+    else:
+        show(lines, Console())
+    return code
+
+
+def lines_of(rows: Sequence[Row]) -> list[Line]:
+    """Rows of one defect, or of the healthy service on one profile, together."""
+    found: dict[tuple[str | None, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.job.defect, row.profile].append(row)
+    return [_line(name, tuple(of_it)) for (name, _), of_it in found.items()]
+
+
+def _line(name: str | None, rows: tuple[Row, ...]) -> Line:
+    first = rows[0]
+    if name is None:
+        return Line(HEALTHY, first.profile, first.about, (first.own.check,), rows)
+    defect = DEFECTS[name]
+    kind = TWIN if defect.healthy else DEFECT
+    about = defect.about.removeprefix("twin: ")
+    return Line(kind, name, about, defect.caught_by or defect.twin_of, rows)
+
+
+def show(lines: Sequence[Line], console: Console) -> None:
+    """A table, what went wrong in full, and one sentence."""
+    table = Table(show_edge=False, pad_edge=False)
+    for title in ("", "what is wrong", "check that must catch it", "verdict", "others that failed it"):
+        table.add_column(title, overflow="fold")
+    for kind, title in ((HEALTHY, "healthy, by profile"), (TWIN, "healthy twins"), (DEFECT, "defects")):
+        mine = [line for line in lines if line.kind == kind]
+        if mine:
+            table.add_section()
+            table.add_row(Text(title, style="bold"))
+        for line in mine:
+            said = Text(line.said, style="" if line.right else "bold red")
+            table.add_row(line.name, line.about, "\n".join(line.checks), said, "\n".join(line.others))
+    console.print(table)
+    for sentence in wrong(lines):
+        console.print(Text(sentence), soft_wrap=True)
+    console.print(summary(lines))
+
+
+def wrong(lines: Sequence[Line]) -> Iterator[str]:
+    """A sentence for each trial that came out otherwise, with how to see it."""
+    for line in lines:
+        for row in line.rows:
+            how = f"{line.name}, trial {row.job.number}"
+            yield from (f"MISSED       {how}: {check} did not fail it" for check in row.missed)
+            yield from (f"FALSE ALARM  {how}: {v.check} {v.word.value}: {v.sentence}" for v in row.alarms)
+
+
+def summary(lines: Sequence[Line]) -> str:
+    defects = [line for line in lines if line.kind == DEFECT]
+    others = [line for line in lines if line.kind != DEFECT]
+    missed = sum(1 for line in defects for row in line.rows if row.missed)
+    alarms = sum(1 for line in lines for row in line.rows if row.alarms)
+    trials = sum(len(line.rows) for line in lines)
+    return (
+        f"{len(defects)} defects and {len(others)} healthy ones in {trials} trials: "
+        f"{missed or 'none'} missed, {alarms or 'no'} false {'alarm' if alarms == 1 else 'alarms'}"
+    )
+
+
+def line_json(line: Line) -> dict[str, Any]:
+    return {
+        "name": line.name,
+        "kind": line.kind,
+        "about": line.about,
+        "checks": list(line.checks),
+        "right": line.right,
+        "trials": [
+            {
+                "number": row.job.number,
+                "profile": row.profile,
+                "verdict": row.own.word.value,
+                "sentence": row.own.sentence,
+                "missed": list(row.missed),
+                "false_alarms": [
+                    {"check": v.check, "verdict": v.word.value, "sentence": v.sentence} for v in row.alarms
+                ],
+                "also_failed": list(row.also),
+                "passed": list(row.passed),
+            }
+            for row in line.rows
+        ],
+    }
