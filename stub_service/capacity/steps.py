@@ -156,7 +156,7 @@ class StepFlow:
                 flight.started = True
             answer = await self._attempt(live)
             if live.run.state != OPEN:
-                return self._late(live, answer)
+                return self.late(live, answer)
             if answered_well(answer):
                 return self.end(live, SERVED, None, self.now_ns(), answer=answer)
             if self.retry.ambiguous(live.step, answer.status):
@@ -213,7 +213,7 @@ class StepFlow:
             grant.bulkhead.hold.answered(answer, now_ns)
         return answer
 
-    def _late(self, live: LiveStep, answer: DependencyAnswer) -> StepResult:
+    def late(self, live: LiveStep, answer: DependencyAnswer) -> StepResult:
         """A result that came after its run had ended: nothing follows from it. What a write did is told all the same;
         a read is thrown away."""
         now_ns = self.now_ns()

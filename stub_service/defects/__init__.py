@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from stub_service.defects import (
+    capacity_cancelled,
+    capacity_coalesced,
     capacity_trial,
     capacity_v01,
     capacity_v02,
@@ -19,6 +21,8 @@ from stub_service.defects import (
 )
 
 __all__ = [
+    "capacity_cancelled",
+    "capacity_coalesced",
     "capacity_trial",
     "capacity_v01",
     "capacity_v02",
