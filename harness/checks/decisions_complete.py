@@ -35,10 +35,10 @@ Least = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 ALWAYS = (
     "run", "tenant", "traffic_class", "dependency", "operation", "tool", "batch", "step", "round", "attempt", "owner",
     "queue_wait_ns", "deadline_ns", "remaining_ns", "remaining_attempts", "remaining_retry_tokens", "limit", "in_use",
-    "total_in_use", "queue", "circuit", "user_status",
+    "total_in_use", "queue", "circuit", "request", "user_status",
 )  # fmt: skip
 """Of a step's terminal decision. task_class, release and remaining_budget only where the run has them; reason where it
-was not served; service_ns where it was called; the originating request on the step's own row or its batch's."""
+was not served; service_ns where it was called."""
 OF_RUN = ("task_class", "release")
 _FOLLOWS = {CLOSED: {OPEN}, OPEN: {HALF_OPEN}, HALF_OPEN: {OPEN, CLOSED}}
 
@@ -182,8 +182,6 @@ def _fields(frame: Frame, steps: list[StepRows]) -> Iterator[Rule]:
         for end in step.ends:
             ends += 1
             absent = [key for key in _required(frame, step, end) if end.get(key) is None]
-            if frame.request_of(step) is None:
-                absent.append("request")
             if absent:
                 lacking.append((step.id, f"{end.get('outcome')} without {', '.join(absent)}"))
     yield never("fields", "have a terminal decision that lacks a field", lacking, ends, 1, "more steps")

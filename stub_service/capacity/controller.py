@@ -144,7 +144,7 @@ class Controller:
         if refused is not None:
             return self._refuse_batch(run, batch, *refused, now_ns)
         self.events.batch(run, batch.batch, batch.round, "admitted", None, now_ns, batch.request)
-        lives = [LiveStep(run, batch.batch, batch.round, step, now_ns) for step in batch.steps]
+        lives = [LiveStep(run, batch, step, now_ns) for step in batch.steps]
         if len(lives) == 1:
             results: tuple[StepResult, ...] = (await self.flow.run(lives[0]),)
         else:
@@ -173,7 +173,7 @@ class Controller:
         status = user_status(outcome)
         results = []
         for step in batch.steps:
-            live = LiveStep(run, batch.batch, batch.round, step, now_ns)
+            live = LiveStep(run, batch, step, now_ns)
             result = live.result = StepResult(step.step, outcome, reason, status)
             bulkhead = self.dispatch.bulkheads.get((step.dependency, step.operation))
             self.events.step(live, bulkhead, "step", outcome, reason, now_ns, status=status)

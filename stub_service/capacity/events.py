@@ -131,6 +131,7 @@ class Events:
                 circuit=bulkhead.circuit.state if bulkhead else None,
                 idempotency_key=step.idempotency_key,
                 coalesced_with=live.leader,
+                request=live.request,
                 user_status=status,
             )
         )

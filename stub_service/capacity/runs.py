@@ -15,7 +15,7 @@ from typing import Any
 
 from stub_service.capacity.bulkhead import Bulkhead, Grant
 from stub_service.capacity.envelope import Envelope
-from stub_service.capacity.ports import RunWish, Step, StepResult
+from stub_service.capacity.ports import Batch, RunWish, Step, StepResult
 from stub_service.capacity.records import DONE as USER_DONE
 from stub_service.capacity.records import NEEDS_PERSON as USER_NEEDS_PERSON
 from stub_service.capacity.records import STOPPED, WILL_RETRY
@@ -161,6 +161,7 @@ class LiveStep:
         "paid",
         "permit",
         "queue_wait_ns",
+        "request",
         "result",
         "round",
         "run",
@@ -170,10 +171,11 @@ class LiveStep:
         "waiter",
     )
 
-    def __init__(self, run: Run, batch: str, round_: int, step: Step, now_ns: int) -> None:
+    def __init__(self, run: Run, batch: Batch, step: Step, now_ns: int) -> None:
         self.run = run
-        self.batch = batch
-        self.round = round_
+        self.batch = batch.batch
+        self.round = batch.round
+        self.request = batch.request
         self.step = step
         self.attempt = 0
         self.paid = 1
