@@ -76,7 +76,8 @@ class Verification:
         caught, missed = [c for c in judged if c in failed], [c for c in judged if c not in failed]
         said = f" Caught by {', '.join(caught)}." if caught else ""
         lost = f" MISSED by {', '.join(missed)}." if missed else ""
-        return f"{about}{said}{lost}"
+        also = sorted(failed - set(judged))
+        return f"{about}{said}{lost}" + (f" It breaks, too: {', '.join(also)}." if also else "")
 
 
 def of_trials(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[Verdict, ...]:

@@ -119,11 +119,13 @@ def show(verification: Verification, console: Console, beside: Sequence[str] = (
     if caught := verification.catch():
         line(console, Cell(clean(caught), "bold"))
     console.print()
-    header = [("", "check"), ("", "verdict"), ("", "measured"), ("", "bound"), ("", "evidence"), ("", "seconds")]
+    header = [("", "check"), ("", "verdict"), ("", "measured"), ("", "bound"), ("", "evidence"), ("", "s")]
     seconds = {row.verdict.check: f"{row.seconds:.1f}" for row in verification.rows}
     grid(console, header, [_cells(v, seconds.get(v.check, "")) for v in verification.verdicts()], lead=2)
     console.print()
-    for verdict in worst_first(verification.verdicts()):
+    # What must catch a defect is read first.
+    expected_first = sorted(verification.verdicts(), key=lambda verdict: verdict.check not in verification.caught_by)
+    for verdict in worst_first(expected_first):
         _sentence(verdict, console)
     again = [row.case for row in verification.rows if row.tries > 1]
     if again:
@@ -136,7 +138,7 @@ def _cells(verdict: Verdict, seconds: str) -> list[Cell]:
     return [
         Cell(fit(clean(verdict.check), _CHECK_WIDTH)),
         Cell(verdict.word.value, STYLES[verdict.word]),
-        Cell(quantity(verdict.measured, verdict.unit)),
+        Cell(quantity(verdict.measured, "share" if verdict.unit == "share" else "")),
         Cell(quantity(verdict.bound, verdict.unit)),
         Cell(count(verdict.samples)),
         Cell(seconds, "dim"),
