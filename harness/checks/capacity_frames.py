@@ -346,6 +346,22 @@ def within(frame: Frame, subject: str, what: str, rows: list[Row], bound: int) -
     return at_most(subject, f"calls in flight, {what}", peak.most, bound, "calls", len(rows), sentence, named)
 
 
+def was_full(frame: Frame, key: BulkheadKey | None, from_ns: int = 0, to_ns: int = 2**62) -> bool:
+    """Whether a bulkhead (None: the ceiling) was full in the window. Evidence, never a judgement: between the end of a
+    call and the arrival of the next a slot looks free from outside, so the controller's own count is believed, too."""
+    capacity = frame.profile.capacity
+    bound = limit_of(frame, key) if key else capacity.ceiling if capacity is not None and frame.bundled else None
+    if bound is None:
+        return False
+    rows = by_bulkhead(frame).get(key, []) if key else list(work(frame))
+    told = [
+        int(row.get("in_use" if key else "total_in_use") or 0)
+        for row in frame.of_kind("step", "admitted")
+        if from_ns <= int(row["t_ns"]) < to_ns and key in (None, (row.get("dependency"), row.get("operation")))
+    ]
+    return max(in_flight(frame, rows).peak(from_ns, to_ns).most, max(told, default=0)) >= bound
+
+
 # Waiting
 
 

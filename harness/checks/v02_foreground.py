@@ -40,6 +40,7 @@ from harness.checks.capacity_frames import (
     limit_of,
     running_at,
     waits_of,
+    was_full,
     within_limits,
     work,
 )
@@ -320,17 +321,16 @@ def _background_starts(frame: Frame, params: Params) -> dict[BulkheadKey, list[t
 def _evidence(frame: Frame, params: Params, burst: Window) -> list[Rule]:
     background = _of_class(frame, BACKGROUND)
     delayed = sum(step.decided("queued") is not None or step.outcome == THROTTLED for step in background)
-    slots, capacity = _floors(frame, "slots"), frame.profile.capacity
-    full = lent = at_ceiling = 0
+    slots = _floors(frame, "slots")
+    full = lent = 0
     for key, rows in by_bulkhead(frame).items():
         limit = limit_of(frame, key)
         if limit is None:
             continue
-        full += in_flight(frame, rows).peak().most >= limit
+        full += was_full(frame, key)
         mine = [row for row in rows if _class_of(frame, row) in BACKGROUND]
         lent = max(lent, in_flight(frame, mine).peak().most - (limit - slots))
-    if capacity is not None and frame.bundled:
-        at_ceiling = int(in_flight(frame, work(frame)).peak(burst.from_ns, burst.to_ns).most >= capacity.ceiling)
+    at_ceiling = int(was_full(frame, None, burst.from_ns, burst.to_ns))
     more = "more background runs, begun before foreground ones return"
     return [
         enough("background", "queued or shed", delayed, params.background, "steps", "more background runs"),

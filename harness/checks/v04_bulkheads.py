@@ -27,8 +27,8 @@ from harness.checks.capacity_frames import (
     bulkheads,
     by_bulkhead,
     frame_of,
-    in_flight,
     limit_of,
+    was_full,
     within_limits,
 )
 from harness.checks.registry import CHECKS, Check
@@ -216,11 +216,7 @@ def _evidence(frame: Frame, params: Params, slowed: set[BulkheadKey], burst: Win
         and len({(s.arrivals or s.decisions)[0].get("dependency") for s in steps}) > 1
         for steps in _batches(frame)
     )
-    full = sum(
-        in_flight(frame, by_bulkhead(frame).get(key, [])).peak(burst.from_ns, burst.to_ns).most
-        >= (limit_of(frame, key) or 1)
-        for key in slowed
-    )
+    full = sum(was_full(frame, key, burst.from_ns, burst.to_ns) for key in slowed)
     others = set(capacity.dependencies) if capacity and frame.bundled else {key[0] for key in all_keys}
     whole = {name for name in others if not any(key[0] == name for key in slowed)}
     unwatched = [name for name in sorted(whole) if not any(key[0] == name for key in watched)]

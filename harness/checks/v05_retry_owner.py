@@ -31,8 +31,8 @@ from harness.checks.capacity_frames import (
     envelope_limit,
     frame_of,
     in_flight,
-    limit_of,
     limited,
+    was_full,
     within,
 )
 from harness.checks.registry import CHECKS, Check
@@ -305,8 +305,7 @@ def _at_full(frame: Frame) -> int:
     """Retries at bulkheads that were full at some time."""
     count = 0
     for key, rows in by_bulkhead(frame).items():
-        limit = limit_of(frame, key)
-        if limit is not None and in_flight(frame, rows).peak().most >= limit:
+        if was_full(frame, key):
             count += sum((row.get("attempt") or 1) > 1 for row in rows)
     return count if bulkheads(frame) else 0
 

@@ -173,7 +173,15 @@ def test_too_few_calls_for_a_p95_are_inconclusive(tmp_path):
 
 
 def test_background_that_never_saturates_proves_nothing(tmp_path):
-    verdict = judge(tmp_path, **without_runs(runs_of("v02", "backlog", "steady", "reindex")))
+    edits = without_runs(runs_of("v02", "backlog", "steady", "reindex"))
+    left = edits["decisions"]
+
+    def without_background(rows):
+        kept = left(rows)
+        each(kept, lambda row: "in_use" in row, in_use=3, total_in_use=3)
+        return kept
+
+    verdict = judge(tmp_path, **{**edits, "decisions": without_background})
     assert verdict.word is Word.INCONCLUSIVE
     assert {"queued or shed", "full", "reached in the burst", "lent"} <= open_questions(verdict)
 
