@@ -174,7 +174,8 @@ def page(verification: Verification, base: Path) -> str:
     """One HTML file. base: the folder that it will lie in; links to the trials' reports are relative to it."""
     style = (files("harness.report") / "assets" / "report.css").read_text("utf-8")
     word = verification.word
-    head = "".join(f"<th>{title}</th>" for title in ("check", "", "measured", "bound", "evidence", "in a sentence", ""))
+    figures = "".join(f'<th class="n">{title}</th>' for title in ("measured", "bound", "evidence"))
+    head = f"<th>check</th><th></th>{figures}<th>in a sentence</th><th></th>"
     reports = {row.verdict.check: row.report for row in verification.rows}
     body = [_html_row(v, reports.get(v.check), base) for v in verification.verdicts()]
     caught = verification.catch()
@@ -198,7 +199,7 @@ def _html_row(verdict: Verdict, report: Path | None, base: Path) -> str:
     add = f"<br><strong>To add:</strong> {esc(verdict.add, 600)}" if verdict.add else ""
     names = f"<br>Witnesses: {esc(', '.join(verdict.witnesses), 1_000)}" if verdict.witnesses else ""
     return (
-        f'<tr><th scope="row"><code>{esc(verdict.check)}</code></th><td>{chip(verdict.word)}</td>'
+        f"<tr><td><code>{esc(verdict.check)}</code></td><td>{chip(verdict.word)}</td>"
         + "".join(f'<td class="n">{esc(figure)}</td>' for figure in figures)
         + f'<td class="note">{esc(verdict.sentence, 1_000)}{add}{names}</td><td>{link}</td></tr>'
     )
