@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -71,8 +75,12 @@ def command(
         _must_be_writable(path)
     cases = verify.chosen(only, preset)
     chosen = verify.Options(reports, trial.SIMULATOR if simulate else target, defect, time_scale)
-    with Board([(case.name, case.title) for case in cases], Console(file=sys.stderr)) as board:
-        outcomes = verify.run(cases, chosen, _told_to(board))
+    stop = threading.Event()
+    with (
+        Board([(case.name, case.title) for case in cases], Console(file=sys.stderr)) as board,
+        _stopped_by_ctrl_c(stop),
+    ):
+        outcomes = verify.run(cases, chosen, _told_to(board), stop)
     if not outcomes:
         raise click.exceptions.Abort
     found = verify.verification(cases, outcomes, chosen)
@@ -82,6 +90,25 @@ def command(
     else:
         show(found, Console(), written)
     return found.exit_code
+
+
+@contextmanager
+def _stopped_by_ctrl_c(stop: threading.Event) -> Iterator[None]:
+    """The first Ctrl-C lets trials under way drain and be written; a second one gives up."""
+
+    def interrupted(signum: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def check_target(target: str) -> None:

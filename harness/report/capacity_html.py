@@ -35,8 +35,8 @@ def capacity_section(capacity: Capacity | None) -> str:
 
 def _classes(classes: Sequence[ClassRow]) -> str:
     outcomes = list(dict.fromkeys(outcome for row in classes for outcome in row.outcomes))
-    upper = ["class", "runs", "steps", *(outcome.replace("_", " ") for outcome in outcomes)]
-    head = "".join(f'<th rowspan="2" class="n">{esc(title)}</th>' for title in upper)
+    upper = ["runs", "steps", *(outcome.replace("_", " ") for outcome in outcomes)]
+    head = '<th rowspan="2">class</th>' + "".join(f'<th rowspan="2" class="n">{esc(title)}</th>' for title in upper)
     head += "".join(
         f'<th colspan="3" class="group">{group} <small>ms</small></th>' for group in ("latency", "queue wait")
     )
