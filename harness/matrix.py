@@ -160,15 +160,15 @@ def judge_job(job: Job) -> Row:
 
 
 def row_of(job: Job, cell: Cell, asked: Sequence[str]) -> Row:
-    """What the verdicts of a cell mean. asked: checks that the profile names; a healthy service must pass them, where
-    a defect may leave one of them with nothing to judge."""
+    """What the verdicts of a cell mean. asked: checks that the profile names. A healthy service must pass them,
+    but for a profile that is there for a defect on which there may be too little to see."""
     defect = DEFECTS[job.defect] if job.defect is not None else None
     must = defect.caught_by if defect is not None else ()
     may = (*must, *defect.also) if defect is not None else ()
     failed = [verdict for verdict in cell.verdicts if verdict.word is Word.FAIL]
     alarms = [verdict for verdict in failed if verdict.check not in may]
     alarms += [verdict for verdict in cell.verdicts if verdict.word is Word.INVALID and verdict.check not in may]
-    if defect is None or defect.healthy:
+    if (defect is None and job.path.parent == PROFILES) or (defect is not None and defect.healthy):
         passes = dict.fromkeys((*asked, *(defect.twin_of if defect is not None else ())))
         alarms += [cell.of(check) for check in passes if cell.of(check).word is Word.INCONCLUSIVE]
     return Row(

@@ -42,9 +42,9 @@ class Line:
 
     @property
     def said(self) -> str:
-        """`FAIL`, or how often it was otherwise."""
+        """Its check's word, or how often it was not what it must be."""
         if self.right:
-            return "FAIL" if self.kind == DEFECT else "PASS"
+            return " ".join(sorted({row.own.word.value for row in self.rows}))
         missed = sum(1 for row in self.rows if row.missed)
         alarms = sum(1 for row in self.rows if row.alarms)
         said = [f"{n} {what}" for n, what in ((missed, "missed"), (alarms, "false alarm")) if n]
