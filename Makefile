@@ -32,7 +32,7 @@ test-real: $(VENV)/.ready
 	$(PYTEST) -m browser
 
 test-slow: $(VENV)/.ready
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow -s
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -140,7 +141,10 @@ def jobs(only: Sequence[str] = (), seeds: int = 1) -> list[Job]:
     named = [defect for defect in DEFECTS.values() if not only or any(_asked(defect, word) for word in only)]
     for word in only:
         if not any(_asked(defect, word) for defect in DEFECTS.values()):
-            raise BadInput(f"--only {word}: no defect, and no check with one, has this name")
+            known = [*DEFECTS, *{check: None for defect in DEFECTS.values() for check in defect.caught_by}]
+            near = get_close_matches(word, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else " (overload stub --list-defects shows those of defects)"
+            raise BadInput(f"--only {word}: no defect or check has this name{hint}")
     paths = {defect.name: profile_of_defect(defect) for defect in named}
     healthy = [Job(path, None, number) for path in dict.fromkeys(paths.values()) for number in range(seeds)]
     return [*healthy, *(Job(paths[d.name], d.name, number) for d in named for number in range(seeds))]
