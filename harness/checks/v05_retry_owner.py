@@ -151,8 +151,10 @@ def _owners(found: Histories) -> list[Rule]:
 
 
 def _not_retried(frame: Frame, found: Histories, params: Params) -> list[Rule]:
-    """A single failure that could be retried and was not; a success that was repeated."""
+    """A single failure that could be retried and was not; a success that was repeated. Whether a circuit was open, and
+    forbade the retry, only the controller's decisions tell."""
     missed, repeated = [], []
+    told = frame.evidence.has_decisions
     windows = open_windows(frame, "closed")
     for step in found.steps:
         statuses = [row.get("status") for row in step.arrivals]
@@ -164,13 +166,13 @@ def _not_retried(frame: Frame, found: Histories, params: Params) -> list[Rule]:
             late = last.get("deadline_ns") is not None and int(last["deadline_ns"]) - ended < params.settle
             shut = any(a <= ended + params.settle and ended <= b for a, b in windows.get(str(last["dependency"]), ()))
             stopped = (frame.runs[step.run].ended or {}).get("outcome") == CANCELLED
-            if not (late or shut or stopped or last.get("retry_after")) and found.has_room(step):
+            if told and not (late or shut or stopped or last.get("retry_after")) and found.has_room(step):
                 missed.append(step.id)
     n = len(found.steps)
     text = f"{len(missed)} steps failed once and were not retried, though a token and an attempt were left"
     again = f"{len(repeated)} steps were sent again after they had succeeded"
     return [
-        none_of("steps", "one failure, no retry", missed, n, "steps", text),
+        none_of("steps", "one failure, no retry", missed, n if told else 0, "steps", text),
         none_of("steps", "repeated after success", repeated, n, "steps", again),
     ]
 

@@ -172,7 +172,8 @@ broken("check_then_act_budget", "what is left is checked, awaited, then taken: p
 broken("count_on_success_only", "calls that fail are not counted", count_on_success_only, CEILING, also=(RETRIES,))
 broken("replans_not_counted", "re-plans are not counted", _envelope(ReplansNotCounted), CEILING)
 broken("retries_not_counted", "retries cost a token and no attempt", _envelope(RetriesNotCounted), CEILING, RETRIES)
-broken("tool_calls_not_counted", "only calls of a model are counted", _envelope(ToolCallsNotCounted), CEILING)
+broken("tool_calls_not_counted", "only calls of a model are counted", _envelope(ToolCallsNotCounted), CEILING,
+       also=(RETRIES,))  # fmt: skip
 broken("fresh_budget_for_subagent", "a sub-agent gets a budget of its own", _envelope(FreshForTheChild), CEILING)
 broken("excess_silently_dropped", "what a batch asks for beyond the rest is dropped, and told as served",
        excess_dropped, CEILING, also=(COMPLETE,))  # fmt: skip
