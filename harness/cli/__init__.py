@@ -34,6 +34,7 @@ Start here:
   overload demo                                    two short trials over real HTTP: one FAIL, one PASS
   overload simulate profiles/worked_example.yaml   the same scenario in virtual time, every variant
   overload run profiles/worked_example.yaml --time-scale 0.25
+  overload verify                                  ten overload situations and more, each judged
 \b
 Exit codes: 0 PASS  1 FAIL  2 bad input, nothing was sent  3 INCONCLUSIVE  4 INVALID"""
 
