@@ -29,6 +29,7 @@ from harness.profile.loader import Loaded
 from harness.profile.model import Profile
 from harness.recorded.schedule import source
 from harness.report import write_reports
+from harness.simulate.capacity import RETURN_WITHIN_NS
 from harness.simulate.record import files_of, has_runs, simulation_of
 from harness.simulate.service import capacity_config, shared_service
 from harness.target.driver_process import LiveProcess
@@ -210,11 +211,16 @@ def _drive(
 
 
 def _settled(service: StubProcess | RemoteStub, limit_ns: int) -> dict[str, Any]:
-    """The stub's health once its dependencies work on nothing that callers left behind, or at the drain limit."""
+    """The stub's health once its dependencies work on nothing that callers left behind, or at the drain limit; what
+    its controller then holds it has half a second to give back."""
     while True:
         health = service.health()
+        now_ns = time.monotonic_ns()
         busy = any(figure for one in health.get("dependencies", {}).values() for figure in one.values())
-        if not busy or time.monotonic_ns() >= limit_ns:
+        if not busy:
+            limit_ns = min(limit_ns, now_ns + RETURN_WITHIN_NS)
+        held = any((health.get("leftovers") or {}).values())
+        if not (busy or held) or now_ns >= limit_ns:
             return health
         time.sleep(_LOOK_S)
 

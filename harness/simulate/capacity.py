@@ -31,6 +31,9 @@ from stub_service.capacity.records import Arrival, Decision, Effect
 from stub_service.defects import registry as defects
 from stub_service.dependency.model import Dependencies, in_process
 
+RETURN_WITHIN_NS, RETURN_LOOK_NS = 500_000_000, 10_000_000
+"""How long the controller may take to give back what it held, and how often it is looked at."""
+
 RecordSink = Callable[[Decision | Arrival | Effect], None]
 """Told of each decision of the controller, arrival at a dependency, and effect, in the order in which they happen."""
 
@@ -85,6 +88,7 @@ class CapacitySimulation:
         at_ns = loop.now_ns()
         if at_ns < self._limit_ns:
             await self._settle(dependencies)
+            await self._returned()
         self._leave_open(at_ns)
         self.leftovers = self._controller.leftovers()
         self._over = True  # what is cancelled now is no part of the trial
@@ -94,6 +98,12 @@ class CapacitySimulation:
         """Writes that callers have left behind commit all the same, up to the drain limit."""
         left_s = (self._limit_ns - self._loop.now_ns()) / 1e9
         await asyncio.wait([self._loop.create_task(dependencies.settle())], timeout=left_s)
+
+    async def _returned(self) -> None:
+        """What the controller gives back a moment after its answer is not left over: waits for it, for so long."""
+        until_ns = min(self._limit_ns, self._loop.now_ns() + RETURN_WITHIN_NS)
+        while any(self._controller.leftovers().values()) and self._loop.now_ns() < until_ns:
+            await asyncio.sleep(RETURN_LOOK_NS / 1e9)
 
     def _finish(self) -> None:
         if not self._finished.done():

@@ -3,11 +3,13 @@ and things that nobody gives back."""
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from stub_service.capacity.adaptive import Aimd
+from stub_service.capacity.bulkhead import Grant
 from stub_service.capacity.coalesce import Coalescer, Flight, Key
 from stub_service.capacity.config import CapacityConfig
 from stub_service.capacity.controller import Controller
@@ -21,6 +23,8 @@ from stub_service.defects.registry import become, broken, twin
 
 ADAPTIVE, DECISIONS, LEAKS = "capacity.adaptive_bounded", "trial.decisions_complete", "trial.leak_free"
 CONSERVED, ONE_OWNER, FAN_OUT = "trial.conserved", "v05.one_retry_owner", "v01.fan_out_ceiling"
+
+LINGER_S = 0.03
 
 Record = Callable[[Decision], None]
 
@@ -115,6 +119,22 @@ class KeepsPlaces(Dispatcher):
         live.waiter = None
 
 
+class ReturnsLater(Dispatcher):
+    """Twin: a slot is free 30 ms after its call has ended, when its connection has been looked after."""
+
+    def release(self, live: LiveStep, now_ns: int) -> None:
+        grant = live.grant
+        if grant is None:
+            return
+        self.told(live, None, now_ns)
+        live.grant = None
+        get_running_loop().call_later(LINGER_S, self._return, grant)
+
+    def _return(self, grant: Grant) -> None:
+        if grant.bulkhead.release(grant):
+            self.pump(self.now_ns())
+
+
 class NeverLands(Coalescer):
     """The call that is shared is on its way for ever: whoever comes later follows it."""
 
@@ -153,6 +173,10 @@ def _recorded(change: Callable[[Decision], Decision]) -> Any:
         controller.events.record = lambda decision: healthy(change(decision))
 
     return lay
+
+
+def _later(controller: Controller, config: CapacityConfig) -> None:
+    become(controller.dispatch, ReturnsLater)
 
 
 def _places(controller: Controller, config: CapacityConfig) -> None:
@@ -195,3 +219,4 @@ broken("slot_kept_when_cancelled", "a cancelled call keeps its slot", _flow(Keep
 broken("permit_kept_when_expired", "an expired step keeps its permit", _flow(KeepsExpiredPermits), LEAKS)
 broken("place_kept_when_expired", "whoever waits no more keeps its place in the queue", _places, LEAKS)
 broken("shared_call_never_ends", "a shared call is on its way for ever", _flights, LEAKS)
+twin("twin_slot_returned_later", "a slot is free 30 ms after its call has ended", _later, LEAKS)
