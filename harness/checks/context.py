@@ -56,7 +56,9 @@ def service_time(trial: Trial, profile: Profile, among: Mask | None = None) -> S
     """Mean service time: the profile's where the profile is what ran (of a capacity layer: the mean over its
     dependencies), else as the service told it (Server-Timing).
 
-    A URL target ignores the profile's `service`, so it says nothing about that target.
+    A URL target ignores the profile's `service`, so it says nothing about that target. What such a target tells of
+    itself is believed as far as the caller's clock bears it out: no call was worked on for longer than it took. A few
+    calls that tell it do not speak for the others.
     """
     bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
     if bundled and profile.service is not None and profile.service.service_time.mean:
@@ -65,11 +67,13 @@ def service_time(trial: Trial, profile: Profile, among: Mask | None = None) -> S
         times = [dependency.service_time for dependency in profile.capacity.dependencies.values()]
         return ServiceTimeNs(sum(times) / len(times), "profile")
     calls = trial.calls
-    told = calls.is_outcome(SERVED) & (calls.service_ns >= 0)
+    served = calls.is_outcome(SERVED)
     if among is not None:
-        told &= among
-    if told.any():
-        return ServiceTimeNs(float(calls.service_ns[told].mean()), "Server-Timing")
+        served &= among
+    told = served & (calls.service_ns >= 0)
+    if 2 * told.sum() > served.sum():
+        took = np.where(calls.sent_ns >= 0, calls.done_ns - calls.sent_ns, 0)
+        return ServiceTimeNs(float(np.minimum(calls.service_ns, took)[told].mean()), "Server-Timing")
     return ServiceTimeNs(None, "neither the profile nor Server-Timing tells it")
 
 

@@ -3,7 +3,8 @@
 A call belongs to the window in which it was due. Its own re-plans are left out (they follow from a failure that has
 already been counted), and so is what its tenant's own budget held back. How long a call waited:
 
-    queue wait          as the service told it, where it told it for nearly every served call;
+    queue wait          as the service told it, where it told it for nearly every served call. The few others may be
+                        those that waited: of them, all of the latency counts in the burst, and none of it in calm;
     latency from due    otherwise, done - due: it holds the service time too, so that a slower service counts as harm.
 
 An abandoned call counts as having waited its whole patience, or longer if it did. A refused call did not wait.
@@ -31,7 +32,8 @@ TOLD_SHARE = 0.99
 class Evidence:
     """One subject: a tenant, or all of them. rows: places in the ledger's columns; the rest is aligned with it.
 
-    waited_ns: 0 where `has_wait` is False. unexplained_ns: done - sent less what the service told; 0 where untold.
+    waited_ns: 0 where `has_wait` is False. told: served, and the service told how long it had waited. beyond_ns: done -
+    sent less that wait, and less the service time where the profile alone decides that; 0 where untold.
     """
 
     subject: str
@@ -43,8 +45,9 @@ class Evidence:
     refused: Mask
     waited_ns: Ints
     has_wait: Mask
-    unexplained_ns: Ints
-    explained: Mask
+    beyond_ns: Ints
+    served: Mask
+    told: Mask
 
     def take(self, subject: str, places: npt.NDArray[np.intp]) -> Evidence:
         """The part of it that is one tenant's."""
@@ -58,8 +61,9 @@ class Evidence:
             self.refused[places],
             self.waited_ns[places],
             self.has_wait[places],
-            self.unexplained_ns[places],
-            self.explained[places],
+            self.beyond_ns[places],
+            self.served[places],
+            self.told[places],
         )
 
 
@@ -88,11 +92,12 @@ def gather(trial: Trial, profile: Profile, calm: Window, burst: Window) -> Gathe
     in_calm, in_burst = due_in(trial, calm), due_in(trial, burst)
     rows = np.flatnonzero(asked_of_service(trial) & ordinary & (in_calm | in_burst)).astype(np.int64)
     served = calls.is_outcome(SERVED)[rows]
-    wait, service = calls.queue_wait_ns[rows], calls.service_ns[rows]
+    wait = calls.queue_wait_ns[rows]
     told = bool(served.any()) and float((wait[served] >= 0).mean()) >= TOLD_SHARE
-    waited, has_wait = _waits(trial, profile, rows, told)
-    explained = served & (wait >= 0) & (service >= 0) & (calls.sent_ns[rows] >= 0)
-    unexplained = np.where(explained, calls.done_ns[rows] - calls.sent_ns[rows] - wait - service, 0)
+    waited, has_wait = _waits(trial, profile, rows, in_calm[rows], told)
+    has_told = served & (wait >= 0)
+    own = np.maximum(calls.service_ns[rows], 0) if _service_time_is_given(trial, profile) else 0
+    beyond = np.where(has_told, calls.done_ns[rows] - calls.sent_ns[rows] - wait - own, 0)
     pooled = Evidence(
         POOLED,
         rows,
@@ -103,19 +108,27 @@ def gather(trial: Trial, profile: Profile, calm: Window, burst: Window) -> Gathe
         calls.is_outcome(*REFUSED)[rows],
         waited,
         has_wait,
-        unexplained,
-        explained,
+        beyond,
+        served,
+        has_told,
     )
     return Gathered(pooled, calls.tenant[rows], told)
 
 
-def _waits(trial: Trial, profile: Profile, rows: Ints, told: bool) -> tuple[Ints, Mask]:
+def _service_time_is_given(trial: Trial, profile: Profile) -> bool:
+    """By the profile, call by call: dear calls in the burst are its own doing, and no harm that the burst did."""
+    bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
+    return bundled and profile.service is not None and not profile.service.service_time.load_slope
+
+
+def _waits(trial: Trial, profile: Profile, rows: Ints, in_calm: Mask, told: bool) -> tuple[Ints, Mask]:
     calls = trial.calls
     served, abandoned = calls.is_outcome(SERVED)[rows], calls.is_outcome(ABANDONED)[rows]
     latency, wait = calls.done_ns[rows] - calls.due_ns[rows], calls.queue_wait_ns[rows]
     patience = np.array([profile.patience_of(name) or 0 for name in profile.tenants], dtype=np.int64)
     at_least = np.maximum(patience[calls.tenant[rows]], np.where(patience[calls.tenant[rows]] > 0, wait, latency))
     if told:
-        return np.where(abandoned, at_least, np.maximum(wait, 0)), np.asarray(abandoned | (wait >= 0))
+        waited = np.where(served & (wait < 0) & ~in_calm, latency, np.maximum(wait, 0))
+        return np.where(abandoned, at_least, waited), np.asarray(abandoned | served | (wait >= 0))
     has = served | abandoned
     return np.where(abandoned, np.maximum(at_least, latency), np.where(has, latency, 0)), np.asarray(has)

@@ -26,7 +26,7 @@ import numpy as np
 from pydantic import Field
 
 from harness.checks.context import MOST_WITNESSES, NS_PER_MS, profile_of, service_time, witnesses
-from harness.checks.ordinary_evidence import POOLED, Evidence, Gathered, gather
+from harness.checks.ordinary_evidence import POOLED, TOLD_SHARE, Evidence, Gathered, gather
 from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import Trial
@@ -36,11 +36,11 @@ from harness.profile.base import DurationNs, Part
 from harness.profile.model import Profile, Window
 
 NAME = "fairness.ordinary_unmoved"
-SERVED_DOWN, REFUSALS_UP, WAIT_UP, UNEXPLAINED = (
+SERVED_DOWN, REFUSALS_UP, WAIT_UP, BEYOND_UP = (
     "served share down",
     "refusals up",
     "mean wait up",
-    "unexplained time up",
+    "time beyond the queue wait up",
 )
 
 Points = Annotated[float, Field(gt=0, lt=100)]
@@ -166,7 +166,7 @@ def _judge(evidence: Evidence, rules: _Rules) -> list[Finding]:
         _share(evidence, evidence.lost, SERVED_DOWN, params.served_down_pp, rules),
         _share(evidence, evidence.refused, REFUSALS_UP, params.refusals_up_pp, rules),
         _wait(evidence, rules),
-        *_unexplained(evidence, rules),
+        *_beyond(evidence, rules),
     ]
     calm_served = 1 - float(evidence.lost[evidence.calm].mean())
     if calm_served < params.calm_served:
@@ -221,11 +221,19 @@ def _wait(evidence: Evidence, rules: _Rules) -> Finding:
         return Finding(evidence.subject, WAIT_UP, Word.INCONCLUSIVE, None, None, None, None, "ms", samples, note)
     note = "" if rules.told else "latency from due: the service does not tell its queue wait"
     found = _mean_change(evidence, evidence.waited_ns, evidence.has_wait, WAIT_UP, rules, rules.wait_ns, note)
+    if found.word is Word.FAIL and rules.told and not _told_nearly_all(evidence):
+        note = "the service tells too few of its waits, and the others may be service time: have it tell each"
+        return replace(found, word=Word.INCONCLUSIVE, note=note)
     turn_ms = rules.turn_ns / NS_PER_MS
     if found.word is Word.FAIL and found.low is not None and found.low < turn_ms:
         note = f"with so few workers a fair turn alone may cost {turn_ms:.3g} ms: give `wait_up`, or more workers"
         return replace(found, word=Word.INCONCLUSIVE, note=note)
     return found
+
+
+def _told_nearly_all(evidence: Evidence) -> bool:
+    served = int((evidence.served & evidence.burst).sum())
+    return int((evidence.told & evidence.burst).sum()) >= TOLD_SHARE * served
 
 
 def _mean_change(
@@ -256,14 +264,18 @@ def _mean_change(
     return _finding(evidence, quantity, word, interval, margin, "ms", note)
 
 
-def _unexplained(evidence: Evidence, rules: _Rules) -> list[Finding]:
-    """The service's own word is not the last: time on the wire that it does not own up to may hide a queue."""
-    if not rules.told or rules.wait_ns is None or not evidence.explained.any() or not evidence.unexplained_ns.any():
+def _beyond(evidence: Evidence, rules: _Rules) -> list[Finding]:
+    """The service's own word is not the last: time on the wire beyond the wait that it tells may hide a queue, or be a
+    service that has slowed down for all."""
+    if not rules.told or rules.wait_ns is None or not evidence.told.any():
         return []
-    found = _mean_change(evidence, evidence.unexplained_ns, evidence.explained, UNEXPLAINED, rules, rules.wait_ns, "")
+    found = _mean_change(evidence, evidence.beyond_ns, evidence.told, BEYOND_UP, rules, rules.wait_ns, "")
     if found.word is not Word.FAIL:
         return []
-    note = "calls take longer than the queue wait and service time that the service tells: a queue that it does not see"
+    note = (
+        "calls take longer than the queue wait that the service tells: it works more slowly, or has a queue that it "
+        "does not see"
+    )
     return [replace(found, word=Word.INCONCLUSIVE, note=note)]
 
 

@@ -203,7 +203,60 @@ def test_a_queue_that_the_service_does_not_own_up_to_never_passes(tmp_path):
         row["done_ns"] += 500_000_000
     verdict = judged(tmp_path, {"A": rows})
     assert verdict.word is Word.INCONCLUSIVE
-    assert verdict.add.startswith("calls take longer than the queue wait and service time that the service tells")
+    assert verdict.add == (
+        "calls take longer than the queue wait that the service tells: it works more slowly, or has a queue that it "
+        "does not see"
+    )
+
+
+def test_a_queue_that_is_told_as_service_time_never_passes(tmp_path):
+    rows = steady(400, *CALM) + steady(400, *BURST, service_ns=1_700_000_000)
+    verdict = judged(tmp_path, {"A": rows})
+    assert (verdict.word, verdict.measured) == (Word.INCONCLUSIVE, pytest.approx(1500))
+    for row in rows:
+        row["service_ns"] = -1
+    (tmp_path / "untold").mkdir()
+    assert judged(tmp_path / "untold", {"A": rows}, {"wait_up": "100ms"}).word is Word.INCONCLUSIVE
+
+
+def test_dearer_calls_of_the_profiles_own_are_no_harm(tmp_path):
+    service = {"workers": 8, "service_time": "200ms", "admission": {"policy": "shared_fifo", "queue": 100}}
+    rows = steady(400, *CALM) + steady(400, *BURST, service_ns=1_700_000_000)
+    assert judged(tmp_path, {"A": rows}, profile={"service": service}, target="stub").word is Word.PASS
+
+
+def test_a_service_time_that_the_callers_clock_contradicts_makes_no_margin(tmp_path):
+    rows = steady(400, *CALM) + steady(400, *BURST, queue_wait_ns=1_500_000_000)
+    for row in rows:
+        row["service_ns"] = 100_000_000_000
+    verdict = judged(tmp_path, {"A": rows})
+    assert (verdict.word, verdict.bound) == (Word.FAIL, pytest.approx(100.5))
+
+
+def test_a_few_calls_that_tell_a_service_time_do_not_speak_for_the_others(tmp_path):
+    rows = steady(400, *CALM, service_ns=-1) + steady(400, *BURST, service_ns=-1)
+    rows[0].update(service_ns=30_000_000_000, done_ns=rows[0]["due_ns"] + 30_000_000_000)
+    verdict = judged(tmp_path, {"A": rows})
+    assert (verdict.word, verdict.add.partition(",")[0]) == (Word.INCONCLUSIVE, "the service time is not known")
+
+
+def test_waits_that_the_service_does_not_tell_are_not_taken_for_none(tmp_path):
+    """A service that tells nearly all waits, and just not the long ones."""
+    rows = calls(n_calm=4000, n_burst=4000)
+    for row in rows[4000::100]:
+        del row["queue_wait_ns"], row["service_ns"]
+        row["done_ns"] += 20_000_000_000
+    assert judged(tmp_path, {"A": rows}).word is Word.FAIL
+
+
+def test_a_tenant_whose_waits_are_hardly_told_is_neither_passed_nor_blamed(tmp_path):
+    rows = calls()
+    for row in rows[400::3]:
+        del row["queue_wait_ns"], row["service_ns"]
+        row["done_ns"] += 5_000_000_000
+    verdict = judged(tmp_path, {"A": rows, "B": calls(n_calm=40_000, n_burst=40_000)})
+    assert verdict.word is Word.INCONCLUSIVE
+    assert verdict.add.startswith("the service tells too few of its waits")
 
 
 def test_a_cold_start_of_calm_is_left_out(tmp_path):

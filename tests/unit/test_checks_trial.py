@@ -21,6 +21,7 @@ REFUSALS, REPLANS, BUDGET = "fairness.refusals_structured", "agent.replan_share"
 def late(rows, from_i, by_ns):
     for row in rows[from_i:]:
         row["sent_ns"] = row["due_ns"] + by_ns
+        row["done_ns"] += by_ns
     return rows
 
 
