@@ -51,6 +51,38 @@ def test_a_late_phase_is_seen_though_the_trial_is_on_time_over_all(tmp_path):
     )
 
 
+def among_others(tmp_path, rows):
+    profile = {"ordinary": ["A"]}
+    return judge_one(written(tmp_path / "t", {"A": rows, "D": steady(8000, 0, 80)}, profile), ON_TIME, {})
+
+
+def test_ordinary_calls_that_are_late_are_seen_among_a_runaways_many(tmp_path):
+    rows = steady(320, 0, 40) + steady(320, 40, 80)
+    late(rows[320::20], 0, 3_000_000_000)
+    verdict = among_others(tmp_path, rows)
+    assert verdict.word is Word.INVALID
+    assert "p99 lateness (burst, ordinary tenants) 3e+03 ms, at most 20" in verdict.sentence
+
+
+def test_ordinary_calls_that_were_not_sent_are_seen_among_a_runaways_many(tmp_path):
+    rows = steady(320, 0, 40) + steady(320, 40, 80)
+    for row in rows[320:640:80]:
+        row.update(outcome="dropped", attempt=0, sent_ns=-1)
+    verdict = among_others(tmp_path, rows)
+    assert verdict.word is Word.INVALID
+    assert "calls not sent (burst, ordinary tenants) 1.25 %, at most 0.1" in verdict.sentence
+
+
+def test_a_few_calls_that_are_very_late_move_a_mean_and_are_seen_by_it(tmp_path):
+    rows = steady(4000, 0, 80)
+    late(rows[::110], 0, 30_000_000_000)
+    verdict = judge_one(written(tmp_path / "t", {"A": rows}), ON_TIME, {})
+    assert (verdict.word, verdict.sentence.partition(" (")[0]) == (
+        Word.INVALID,
+        "The harness was late: mean lateness",
+    )
+
+
 def test_a_stub_that_lags_is_invalid(tmp_path):
     ended = {"reason": "completed", "at_ns": 1, "calls": 9, "stub_loop_lag": {"samples": 99, "p99_ns": 30_000_000}}
     verdict = judge_one(written(tmp_path / "t", {"A": steady(500, 0, 80)}, ended=ended), ON_TIME, {})
