@@ -69,6 +69,11 @@ class Judged:
     def exit_code(self) -> int:
         return exit_code(verdict.word for verdict in self.verdicts)
 
+    @property
+    def interrupted(self) -> bool:
+        """Somebody pressed Ctrl-C while it ran: they want no further trial."""
+        return (self.trial.manifest.get("ended") or {}).get("reason") == "interrupted"
+
 
 def new_folder(reports: Path, name: str) -> Path:
     """Makes `reports/<UTC time>-<name>`, unique. Raises BadInput if it cannot be made."""

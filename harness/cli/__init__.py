@@ -36,7 +36,7 @@ Start here:
   overload run profiles/worked_example.yaml --time-scale 0.25
   overload verify                                  ten overload situations and more, each judged
 \b
-Exit codes: 0 PASS  1 FAIL  2 bad input, nothing was sent  3 INCONCLUSIVE  4 INVALID"""
+Exit codes: 0 PASS  1 FAIL  2 bad input, nothing was sent  3 INCONCLUSIVE  4 INVALID  130 stopped by Ctrl-C"""
 
 
 class Lazy(click.Group):
@@ -65,7 +65,8 @@ def main(args: list[str] | None = None) -> Any:
     """Runs the command line and ends the process with its exit code. No traceback reaches a person."""
     try:
         code = overload.main(args=args, prog_name="overload", standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        click.echo("stopped by Ctrl-C", err=True)
         code = 130
     except click.ClickException as error:
         error.show()
@@ -76,9 +77,6 @@ def main(args: list[str] | None = None) -> Any:
     except TrialBroken as error:
         click.echo(f"INVALID: {error}", err=True)
         code = 4
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
-        code = 130
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads us any more
         code = 0

@@ -35,6 +35,8 @@ def command(reports: Path, time_scale: float) -> int:
         with live_progress(loaded.profile, name) as on_progress:
             judged = trial.run(loaded, trial.new_folder(reports, name), trial.STUB, None, on_progress)
         show_judged([judged], as_json=False)
+        if judged.interrupted:
+            return judged.exit_code
         as_expected = as_expected and judged.word == expected
     console.print(
         "\nThe agent did the same in both trials. What differs is the queue in front of the workers.\n"

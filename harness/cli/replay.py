@@ -185,6 +185,8 @@ def command(
       overload replay access.log --top 4 --runaway 198.18.0.7 --runaway-rate 200/s --policy fair_queues
       overload replay code.csv chat.csv --map time=TIMESTAMP,cost=GeneratedTokens --cost-per-unit 1ms
     """
+    from harness.cli.interrupting import until_interrupted
+
     over = _runaway(runaway, runaway_rate, runaway_from, runaway_to, runaway_replans, runaway_cost)
     key = os.environ.get(KEY_VARIABLE, "").encode() or secrets.token_bytes(32)
     plan = Plan(
@@ -211,8 +213,8 @@ def command(
         if where == "stub":
             _refuse_over_limit(prepared, runaway_replans)
         account = prepared_json(prepared)
-        judged = [_run(_loaded(made, name), folder, account, where, reports) for made, _ in documents]
-        return _finish(prepared, judged, as_json)
+        trials = (_run(_loaded(made, name), folder, account, where, reports) for made, _ in documents)
+        return _finish(prepared, until_interrupted(trials), as_json)
 
 
 def _runaway(

@@ -9,6 +9,7 @@ import click
 from harness import trial
 from harness.checks.agreement import agreement
 from harness.cli import options
+from harness.cli.interrupting import until_interrupted
 from harness.cli.output import live_progress, show_judged
 from harness.ledger.reader import read_trial
 from harness.profile.loader import Loaded
@@ -52,8 +53,8 @@ def command(
       overload run profiles/steady.yaml --target http://127.0.0.1:8080 --json
     """
     loads = [options.load_profile(profile, name, sets, time_scale, seed) for name in variants or (None,)]
-    judged = [run_one(loaded, target, reports, defect, against_simulation) for loaded in loads]
-    return show_judged(judged, as_json)
+    trials = (run_one(loaded, target, reports, defect, against_simulation) for loaded in loads)
+    return show_judged(until_interrupted(trials), as_json)
 
 
 def run_one(loaded: Loaded, target: str, reports: Path, defect: str | None, against: bool) -> trial.Judged:
@@ -62,7 +63,7 @@ def run_one(loaded: Loaded, target: str, reports: Path, defect: str | None, agai
     folder = trial.new_folder(reports, name)
     with live_progress(loaded.profile, name) as on_progress:
         judged = trial.run(loaded, folder, target, defect, on_progress)
-    if not against:
+    if not against or judged.interrupted:
         return judged
     simulated = trial.new_folder(reports, f"{name}-simulated")
     trial.simulate(loaded, simulated, defect)

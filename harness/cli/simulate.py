@@ -16,6 +16,7 @@ from rich.console import Console
 from harness import trial
 from harness.checks.verdict import exit_code
 from harness.cli import options
+from harness.cli.interrupting import until_interrupted, worker_pool
 from harness.cli.output import echo_json, show_judged
 from harness.errors import BadInput
 from harness.machine import usable_cores
@@ -89,10 +90,9 @@ def command(
     """
     names: list[str | None] = list(variants) or [None, *variant_names(profile)]
     loads = [options.load_profile(profile, name, sets, time_scale, seed) for name in names]
-    judged = []
-    for loaded in loads:
-        folder = trial.new_folder(reports, loaded.profile.name + (f"-{loaded.variant}" if loaded.variant else ""))
-        judged.append(trial.run(loaded, folder, trial.SIMULATOR, defect))
+    judged = until_interrupted(_simulated(loaded, reports, defect) for loaded in loads)
+    if judged[-1].interrupted:
+        return show_judged(judged[-1:], as_json)
     if all(has_runs(loaded.profile) for loaded in loads):
         if ensemble:
             raise BadInput("--ensemble draws the phases of tenants that call a shared service; this profile has runs")
@@ -115,6 +115,11 @@ def command(
     for one in judged:
         console.print(f"{one.word.value:12}  {one.trial.folder}", soft_wrap=True, highlight=False, markup=False)
     return code
+
+
+def _simulated(loaded: Loaded, reports: Path, defect: str | None) -> trial.Judged:
+    folder = trial.new_folder(reports, loaded.profile.name + (f"-{loaded.variant}" if loaded.variant else ""))
+    return trial.run(loaded, folder, trial.SIMULATOR, defect)
 
 
 def _show_runs(judged: list[trial.Judged], verbose: bool, as_json: bool) -> int:
@@ -152,7 +157,7 @@ def _ensembles(loads: list[Loaded], members: int, jobs: int) -> Iterator[dict[st
         yield from ({} for _ in loads)
         return
     console = Console(file=sys.stderr)
-    with ProcessPoolExecutor(jobs) as pool, CountProgress("ensemble", len(loads) * members, console) as advance:
+    with worker_pool(jobs) as pool, CountProgress("ensemble", len(loads) * members, console) as advance:
         for loaded in loads:
             yield _ensemble(loaded.profile, members, pool, advance)
 

@@ -1,0 +1,89 @@
+"""Ctrl-C in commands that do several things: what runs is ended, nothing further begins, one line says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from harness import trial
+from harness.cli.interrupting import until_interrupted, worker_pool
+from tests.unit.test_cli import WORKED, overload
+
+
+def interrupt_once(monkeypatch, simulated):
+    """The first simulation is interrupted as Ctrl-C would; `simulated` gets each folder that one was begun in."""
+    of = trial.simulation_of
+
+    class Interrupted:
+        leftovers = None
+
+        def run(self):
+            raise KeyboardInterrupt
+
+    def simulation_of(*args):
+        simulated.append(args[0].name)
+        return Interrupted() if len(simulated) == 1 else of(*args)
+
+    monkeypatch.setattr(trial, "simulation_of", simulation_of)
+
+
+@pytest.mark.parametrize("more", [(), ("--ensemble", "500")])
+def test_an_interrupted_variant_is_the_last_that_is_simulated(tmp_path, monkeypatch, more):
+    begun = []
+    interrupt_once(monkeypatch, begun)
+    done = overload("simulate", WORKED, "--reports", tmp_path, *more)
+    assert len(begun) == 1
+    assert done.returncode == 4
+    assert "it ended as 'interrupted'" in done.stdout
+
+
+def test_a_replay_begins_no_further_policy_when_one_was_interrupted(tmp_path, monkeypatch):
+    log = tmp_path / "a.csv"
+    log.write_text("time,tenant\n" + "".join(f"2024-01-01T00:00:0{n}Z,A\n" for n in range(9)))
+    begun = []
+    interrupt_once(monkeypatch, begun)
+    policies = ("--policy", "shared_fifo", "--policy", "fair_queues")
+    done = overload("replay", log, "--simulate", "--workers", 2, *policies, "--reports", tmp_path / "r")
+    assert (len(begun), done.returncode) == (1, 4), done.stderr
+
+
+def test_trials_are_taken_until_one_was_interrupted():
+    class One:
+        def __init__(self, interrupted):
+            self.interrupted = interrupted
+
+    first, second, third = One(False), One(True), One(False)
+    assert until_interrupted(iter([first, second, third])) == [first, second]
+    assert until_interrupted(iter([first, third])) == [first, third]
+
+
+def give_up(late):
+    with worker_pool(1) as pool:
+        pool.submit(time.sleep, 600)
+        pool.submit(os.mkdir, late)
+        raise KeyboardInterrupt
+
+
+def test_work_that_nobody_waits_for_any_more_is_given_up(tmp_path):
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        give_up(tmp_path / "late")
+    assert time.monotonic() - began < 60
+    assert not (tmp_path / "late").exists()
+
+
+def test_workers_leave_ctrl_c_to_their_parent():
+    with worker_pool(1) as pool:
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() is signal.SIG_IGN
+
+
+def test_ctrl_c_is_one_line_and_its_own_exit_code(monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.cli.options.load_profile", interrupted)
+    done = overload("simulate", WORKED)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "stopped by Ctrl-C")
