@@ -11,7 +11,8 @@ harm), not the absence of a significant difference:
 The interval is the hull of Newcombe's (which has a width without a loss) and a block bootstrap's (which sees that
 losses come in clusters). PASS needs every quantity of every judged tenant, FAIL needs one; so PASS is wrong at most
 one time in twenty for any true change of a margin or more. A tenant with too few calls to pass without a single loss is
-listed as not judged, unless what it lost is enough to fail. A calm that is itself overloaded passes nobody.
+listed as not judged, unless what it lost is enough to fail. A calm that is itself overloaded, by what it lost or by how
+long it waited, passes nobody.
 """
 
 from __future__ import annotations
@@ -43,13 +44,17 @@ SERVED_DOWN, REFUSALS_UP, WAIT_UP, BEYOND_UP = (
     "time beyond the queue wait up",
 )
 
+FEWEST_CALLS, PLAIN = 10, 0.999
+"""From how many calls in either window, and at which confidence, a tenant fails that is too small to pass."""
+
 Points = Annotated[float, Field(gt=0, lt=100)]
 
 
 class Params(Part):
     """served_down_pp, refusals_up_pp: margins in percentage points. wait_up: margin of the mean wait; left out, half
-    of the mean service time. least_calls: fewer in either window, and a tenant is not looked at. calm_served: a tenant
-    served less than this share in calm was overloaded before the burst. warm_up: of calm, left out; at most a tenth.
+    of the mean service time. least_calls: fewer in either window, and a tenant fails only by losses (from 10 calls on).
+    calm_served: a tenant served less than this share in calm was overloaded before the burst; so was one that waited
+    there for longer than calm_wait, in margins of the wait. warm_up: of calm, left out; at most a tenth.
     """
 
     served_down_pp: Points = 1.0
@@ -58,6 +63,7 @@ class Params(Part):
     confidence: Annotated[float, Field(ge=0.8, le=0.999)] = 0.95
     least_calls: Annotated[int, Field(ge=10, strict=True)] = 50
     calm_served: Annotated[float, Field(ge=0, le=1)] = 0.95
+    calm_wait: Annotated[float, Field(gt=0)] = 10.0
     warm_up: DurationNs = 1_000_000_000
 
 
@@ -90,7 +96,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     findings = [finding for _, rows in tenants for finding in rows]
     judged = [finding for finding in findings if not _not_judged(finding)]
     if len(found.pooled.rows):
-        pooled = _judge_pooled(found, rules)
+        pooled = _judge_tenant(found.pooled, rules)
         findings += pooled
         judged += [finding for finding in pooled if not _not_judged(finding)]
     return _verdict(trial, found, rules, findings, judged)
@@ -133,23 +139,21 @@ def _fair_turn(trial: Trial, profile: Profile, params: Params, burst: Window) ->
 
 
 def _judge_tenant(evidence: Evidence, rules: _Rules) -> list[Finding]:
-    """Its findings; a single one that says why, if it has too few calls and they do not already fail."""
+    """Its findings; a single one that says why, if it has too few calls and they do not plainly fail."""
     n_calm, n_burst = int(evidence.calm.sum()), int(evidence.burst.sum())
     margin = min(rules.params.served_down_pp, rules.params.refusals_up_pp)
-    needs = max(rules.params.least_calls, lossless_needs(margin / 100, z_of(rules.params.confidence)))
     least = rules.params.least_calls
+    needs = max(least, lossless_needs(margin / 100, z_of(rules.params.confidence)))
+    if n_calm >= least and n_burst >= needs:
+        return _judge(evidence, rules)
     note = f"not judged: {n_calm} calls in calm and {n_burst} in the burst; {least} and {needs} are needed"
-    if n_calm < least or n_burst < least:
-        return [_skipped(evidence.subject, n_calm + n_burst, note)]
-    findings = _judge(evidence, rules)
-    if n_burst < needs:
-        failed = [finding for finding in findings if finding.word is Word.FAIL]
-        return failed or [_skipped(evidence.subject, n_calm + n_burst, note)]
-    return findings
-
-
-def _judge_pooled(found: Gathered, rules: _Rules) -> list[Finding]:
-    return _judge_tenant(found.pooled, rules)
+    failed: list[Finding] = []
+    if min(n_calm, n_burst) >= FEWEST_CALLS:
+        # At this confidence, not one of a hundred small tenants fails by chance.
+        plain = replace(rules, params=rules.params.model_copy(update={"confidence": PLAIN}))
+        found = _judge(evidence, plain) if min(n_calm, n_burst) >= least else _shares(evidence, plain)
+        failed = [finding for finding in found if finding.word is Word.FAIL]
+    return failed or [_skipped(evidence.subject, n_calm + n_burst, note)]
 
 
 def _skipped(subject: str, samples: int, note: str) -> Finding:
@@ -161,21 +165,32 @@ def _not_judged(finding: Finding) -> bool:
 
 
 def _judge(evidence: Evidence, rules: _Rules) -> list[Finding]:
-    params = rules.params
-    findings = [
-        _share(evidence, evidence.lost, SERVED_DOWN, params.served_down_pp, rules),
-        _share(evidence, evidence.refused, REFUSALS_UP, params.refusals_up_pp, rules),
-        _wait(evidence, rules),
-        *_beyond(evidence, rules),
-    ]
-    calm_served = 1 - float(evidence.lost[evidence.calm].mean())
-    if calm_served < params.calm_served:
-        note = f"only {calm_served:.1%} served in calm already: nothing that happens in the burst can be called unmoved"
-        findings = [
-            replace(finding, word=Word.INCONCLUSIVE, note=note) if finding.word is Word.PASS else finding
-            for finding in findings
-        ]
+    findings = [*_shares(evidence, rules), _wait(evidence, rules), *_beyond(evidence, rules)]
+    note = _overloaded_in_calm(evidence, rules)
+    if note:
+        findings = [replace(f, word=Word.INCONCLUSIVE, note=note) if f.word is Word.PASS else f for f in findings]
     return findings
+
+
+def _shares(evidence: Evidence, rules: _Rules) -> list[Finding]:
+    return [
+        _share(evidence, evidence.lost, SERVED_DOWN, rules.params.served_down_pp, rules),
+        _share(evidence, evidence.refused, REFUSALS_UP, rules.params.refusals_up_pp, rules),
+    ]
+
+
+def _overloaded_in_calm(evidence: Evidence, rules: _Rules) -> str:
+    """Why calm is no measure for the burst; empty if it is one."""
+    served = 1 - float(evidence.lost[evidence.calm].mean())
+    waited = evidence.waited_ns[evidence.calm & evidence.has_wait]
+    mean_ns = float(waited.mean()) if len(waited) else 0.0
+    if served < rules.params.calm_served:
+        found = f"only {served:.1%} served"
+    elif rules.wait_ns is not None and mean_ns > rules.params.calm_wait * rules.wait_ns:
+        found = f"a mean wait of {mean_ns / NS_PER_MS:.0f} ms"
+    else:
+        return ""
+    return f"{found} in calm already: nothing that happens in the burst can be called unmoved"
 
 
 def _rng(rules: _Rules, subject: str, quantity: str) -> np.random.Generator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from harness.checks.judge import judge_one
@@ -23,6 +24,7 @@ def calls(n_calm=400, n_burst=400, lost=0, wait_ms=1, **told):
 
 
 def judged(tmp_path, tenants, params=None, **options):
+    tmp_path.mkdir(exist_ok=True)
     return judge_one(written(tmp_path / "trial", tenants, **options), NAME, params or {})
 
 
@@ -152,6 +154,38 @@ def test_a_calm_that_is_itself_overloaded_passes_nobody(tmp_path):
     verdict = judged(tmp_path, {"A": rows}, {"served_down_pp": 20.0, "refusals_up_pp": 20.0})
     assert verdict.word is Word.INCONCLUSIVE
     assert verdict.add.startswith("only 90.0% served in calm already")
+
+
+def test_a_calm_that_waits_for_ages_passes_nobody(tmp_path):
+    """Nothing is lost where the queue is long and everyone is patient; nor where calm is what the burst has left."""
+    verdict = judged(tmp_path, {"A": calls(queue_wait_ns=9_000_000_000)})
+    assert verdict.word is Word.INCONCLUSIVE
+    assert verdict.add.startswith("a mean wait of 9000 ms in calm already")
+    verdict = judged(tmp_path, {"A": calls(queue_wait_ns=9_000_000_000)}, {"calm_wait": 100})
+    assert verdict.word is Word.PASS
+
+
+def test_a_tiny_tenant_that_is_cut_off_fails_beside_a_large_one(tmp_path):
+    """Pooled, its calls are too few to show."""
+    verdict = judged(tmp_path, {"A": calls(8000, 8000), "B": calls(20, 20, lost=20)})
+    assert (verdict.word, verdict.witnesses[:2]) == (Word.FAIL, ("1.20", "1.21"))
+    assert verdict.sentence.startswith("The burst moved B: served share down by 100.00 points")
+
+
+def test_a_few_losses_of_many_tiny_tenants_fail_none_of_them(tmp_path):
+    tiny = {f"t{i}": calls(40, 40, lost=2 if i % 10 == 0 else 0) for i in range(50)}
+    assert judged(tmp_path, {"A": calls(8000, 8000), **tiny}).word is Word.PASS
+
+
+def test_chance_alone_fails_none_of_many_small_tenants(tmp_path):
+    """Each loses 3 % in both windows. At 95 %, one or another of thirty would be blamed in one trial of three."""
+    draws = np.random.default_rng(0)
+    for trial in range(3):
+        tenants = {f"t{i}": calls(100, 100) for i in range(30)}
+        for row in (row for rows in tenants.values() for row in rows if draws.random() < 0.03):
+            row.update(outcome="throttled", status=429, done_ns=row["due_ns"])
+        verdict = judged(tmp_path / str(trial), tenants)
+        assert verdict.word is Word.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
