@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 SEEDS = 200
 TWIN_SEEDS = 40
 LIVE_TIMES = 20
+MOST_LATE = 2
 UNMOVED, STRUCTURED = "fairness.ordinary_unmoved", "fairness.refusals_structured"
 TEN = ",".join(f"v{number:02}" for number in range(1, 11))
 
@@ -84,7 +85,16 @@ def test_a_fair_shared_service_is_never_an_alarm(name):
 @pytest.mark.live
 @pytest.mark.parametrize("number", range(LIVE_TIMES))
 def test_the_ten_over_real_http_are_never_an_alarm(number, tmp_path):
+    """A trial in which the harness itself was late says nothing of the stub: it is counted apart, and may not be
+    frequent."""
     outcomes = verify.run(verify.chosen(TEN), verify.Options(reports=tmp_path))
-    verdicts = [(outcome.case.name, v) for outcome in outcomes for v in outcome.judged.verdicts]
-    tell(f"live, {number + 1} of {LIVE_TIMES}", [outcome.verdict.word.value for outcome in outcomes])
+    late = [outcome for outcome in outcomes if was_late(outcome)]
+    words = ["late" if outcome in late else outcome.verdict.word.value for outcome in outcomes]
+    tell(f"live, {number + 1} of {LIVE_TIMES}", words)
+    verdicts = [(o.case.name, v) for o in outcomes if o not in late for v in o.judged.verdicts]
     assert [(name, v.check, v.word.value, v.sentence) for name, v in verdicts if v.word is not Word.PASS] == []
+    assert len(late) <= MOST_LATE
+
+
+def was_late(outcome):
+    return any(v.check == verify.ON_TIME and v.word is Word.INVALID for v in outcome.judged.verdicts)
