@@ -42,8 +42,8 @@ def known(name: str) -> list[str]:
     found = [name] if name in CHECKS else [full for full in CHECKS if full.partition(".")[0] == name]
     if not found:
         near = get_close_matches(name, CHECKS, 1, 0.6)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UnknownCheck(f"there is no check '{name}': {hint}(known: {', '.join(sorted(CHECKS))})")
+        hint = f": did you mean {near[0]}?" if near else ""
+        raise UnknownCheck(f"there is no check '{name}'{hint} (known: {', '.join(sorted(CHECKS))})")
     return found
 
 

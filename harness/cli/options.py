@@ -21,12 +21,14 @@ set_option: Decorator = click.option(
 )
 time_scale_option: Decorator = click.option(
     "--time-scale",
-    type=click.FloatRange(min=0, min_open=True, max=100),
+    type=click.FloatRange(0.001, 100),
     default=1.0,
     show_default=True,
     help="Shrink every duration and raise every rate alike: 0.25 runs four times as fast.",
 )
-seed_option: Decorator = click.option("--seed", type=click.IntRange(min=0), help="Instead of the profile's seed.")
+seed_option: Decorator = click.option(
+    "--seed", type=click.IntRange(0, 10**18 - 1), help="Instead of the profile's seed."
+)
 reports_option: Decorator = click.option(
     "--reports",
     type=click.Path(file_okay=False, path_type=Path),

@@ -198,7 +198,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
         manifest = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         raise LedgerError(f"{path}: no such file; give the folder of a trial, such as reports/<trial_id>") from None
-    except (OSError, orjson.JSONDecodeError) as error:
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be read ({error.strerror})") from None
+    except orjson.JSONDecodeError as error:
         raise LedgerError(f"{path}: not readable as JSON ({error})") from None
     if not isinstance(manifest, dict) or manifest.get("schema") != 1:
         raise LedgerError(f"{path}: schema {manifest.get('schema') if isinstance(manifest, dict) else '?'} is not 1")

@@ -101,7 +101,9 @@ def test_a_trial_that_was_cut_short_is_invalid(simulated, tmp_path):
         (("run", WORKED, "--target", "http://127.0.0.1:9"), "127.0.0.1:9"),
         (("run", WORKED, "--time-scale", "0.1"), "the bundled stub is trusted up to"),
         (("run", WORKED, "--defect", "no_such"), "unknown defect"),
-        (("simulate", WORKED, "--set", "service=null"), "describes no service"),
+        (("simulate", WORKED, "--set", "service=null"), "or give the address of a service with --target"),
+        (("simulate", WORKED, "--seed", 10**18), "--seed"),
+        (("simulate", WORKED, "--time-scale", "0.0001"), "0.001<=x<=100"),
         (("simulate", WORKED, "--defect", "refusal_hang"), "did you mean refusal_hangs"),
         (("check", "."), "manifest.json"),
         (("check", "nowhere"), "nowhere"),
@@ -126,7 +128,16 @@ def test_bad_input_is_one_clear_message_and_exit_code_2(args, says, tmp_path):
 def test_unknown_check_names_are_offered(simulated):
     done = overload("check", simulated[0], "--only", "fairness.ordinary_unmovd")
     assert done.returncode == 2
-    assert "did you mean fairness.ordinary_unmoved" in done.stderr
+    assert (
+        "there is no check 'fairness.ordinary_unmovd': did you mean fairness.ordinary_unmoved? (known: " in done.stderr
+    )
+    assert "there is no check 'nope' (known: " in overload("check", simulated[0], "--only", "nope").stderr
+
+
+def test_a_manifest_that_cannot_be_read_says_why(tmp_path):
+    (tmp_path / "manifest.json").mkdir()
+    done = overload("check", tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"{tmp_path}/manifest.json: cannot be read (Is a directory)\n")
 
 
 def test_a_bug_is_named_as_one_without_a_traceback():
