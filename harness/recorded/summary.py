@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.profile.units import show_duration, show_rate
+from harness.profile.units import show_rate
 from harness.recorded.errors import printable
 from harness.recorded.prepare import Prepared
 
@@ -50,9 +50,9 @@ def account_lines(prepared: Prepared) -> list[str]:
     if runaway is not None:
         lines.append(
             f"runaway   {account.runaway:,} calls of {printable(runaway.tenant)} at {show_rate(runaway.rate_per_s)}, "
-            f"{show_duration(runaway.from_ns or 0)} to {show_duration(runaway.to_ns or 0)}"
+            f"{_span(runaway.from_ns or 0)} to {_span(runaway.to_ns or 0)}"
         )
-    lines.append(f"planned   {account.planned:,} calls in {show_duration(prepared.duration_ns)}")
+    lines.append(f"planned   {account.planned:,} calls in {_span(prepared.duration_ns)}")
     return lines
 
 
