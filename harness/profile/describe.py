@@ -198,7 +198,8 @@ def _amplified_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction
             yield f"{_names(names)}: {text}."
     original = _original_calls(profile)
     runs = any(tenant.runs for tenant in profile.tenants.values())
-    yield f"Original calls{' and runs' if runs else ''}: {original:,} in all, at most {_rate(peak)}."
+    about = "about " if any(tenant.rate and tenant.pace == "poisson" for tenant in profile.tenants.values()) else ""
+    yield f"Original calls{' and runs' if runs else ''}: {about}{original:,} in all, at most {_rate(peak)}."
     wrong = "everything fails, attempts at dependencies counted in" if runs else "every call refused"
     yield f"Worst case, {wrong}: {_rate(worst)}, and {most_calls(profile):,} calls in all."
 

@@ -195,3 +195,8 @@ def test_hostile_and_many_tenants_stay_readable():
 def test_a_trial_of_a_month_costs_nothing_to_describe():
     month = from_document({"name": "a", "duration": "720h", "tenants": {"A": {"rate": "1000000/s"}}}).profile
     assert describe(month).original_calls == 720 * 3600 * 1_000_000
+
+
+def test_random_arrivals_are_announced_as_about_so_many():
+    said = describe(profile({"A": {"rate": "5/s", "pace": "poisson"}, "B": {"rate": "5/s"}})).sentences
+    assert any(sentence.startswith("Original calls: about ") for sentence in said)
