@@ -169,6 +169,8 @@ def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_prog
         if defect is not None:
             raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
         with connect(target) as remote:
+            if remote is not None:
+                _must_serve(loaded.profile, remote)
             _drive(loaded, folder, {"kind": "url", "url": target}, remote, on_progress)
             return
     refusal = stub_refusal(loaded.profile, usable_cores())
@@ -179,6 +181,17 @@ def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_prog
     capacity = capacity_config(profile) if profile.capacity is not None or has_runs(profile) else None
     with StubProcess(shared, folder, capacity=capacity, defect=defect) as stub:
         _drive(loaded, folder, {"kind": STUB, "url": stub.url, "defect": defect}, stub, on_progress)
+
+
+def _must_serve(profile: Profile, stub: RemoteStub) -> None:
+    """Raises BadInput if a stub that runs already lacks what the tenants call: every call would fail."""
+    health = stub.health()
+    missing = "capacity layer" if has_runs(profile) else "shared service"
+    if not (health.get("controller") if has_runs(profile) else "workers" in health):
+        raise BadInput(
+            f"the stub at {stub.url} has no {missing}, which the tenants of profile '{profile.name}' call; start one "
+            "that has: overload stub PROFILE"
+        )
 
 
 def _drive(

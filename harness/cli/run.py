@@ -53,6 +53,12 @@ def command(
       overload run profiles/steady.yaml --target http://127.0.0.1:8080 --json
     """
     loads = [options.load_profile(profile, name, sets, time_scale, seed) for name in variants or (None,)]
+    if target != trial.STUB and time_scale != 1:
+        click.echo(
+            f"note: --time-scale {time_scale:g} scales what the callers do. The service at {target} keeps its own "
+            f"times; a stub is scaled alike by: overload stub {profile} --time-scale {time_scale:g}",
+            err=True,
+        )
     trials = (run_one(loaded, target, reports, defect, against_simulation) for loaded in loads)
     return show_judged(until_interrupted(trials), as_json)
 

@@ -16,7 +16,8 @@ def shared_service(profile: Profile) -> SharedServiceConfig:
     """Raises BadInput if the profile describes no service."""
     if profile.service is None:
         raise BadInput(
-            f"profile '{profile.name}' describes no service: add `service:` to simulate it or to run it on the bundled stub, or give the address of a service with --target"
+            f"profile '{profile.name}' describes no service: add `service:` to simulate it or to run it on the bundled "
+            "stub, or give the address of a service with --target"
         )
     service = profile.service
     time, admission = service.service_time, service.admission

@@ -155,3 +155,10 @@ def test_the_ensemble_is_the_same_with_one_process_and_with_two(tmp_path):
     rows = [json.loads(overload(*args, "--jobs", jobs).stdout)["rows"] for jobs in (1, 2)]
     assert rows[0] == rows[1]
     assert rows[0][0]["ensemble"]["trials"] == 6
+
+
+def test_a_time_scale_says_that_a_target_is_not_scaled():
+    done = overload("run", WORKED, "--target", "http://127.0.0.1:9", "--time-scale", "0.5")
+    assert done.returncode == 2
+    assert f"a stub is scaled alike by: overload stub {WORKED} --time-scale 0.5" in done.stderr
+    assert "note" not in overload("run", WORKED, "--target", "http://127.0.0.1:9").stderr
