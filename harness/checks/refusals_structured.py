@@ -2,7 +2,8 @@
 
 A refusal is 429 with a Retry-After that can be read (RFC 9110: seconds or a date) and a typed body, given fast. It is
 never a hang and never a 5xx. One that is not so is a FAIL, whatever the others are; PASS needs enough refusals to have
-met a breach of one in twenty. A call that expired in the queue, or whose caller gave up, was not refused.
+met a breach of one in twenty. A call that expired in the queue, or whose caller gave up, was not refused; one that the
+service says has expired, before half of its patience was over, did not expire: it was refused, by another name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from harness.checks.context import Mask, witnesses
+from harness.checks.context import Mask, profile_of, witnesses
 from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.outcomes import (
@@ -119,7 +120,16 @@ def _seen(trial: Trial) -> _Seen:
     else:
         silent = sent & calls.is_outcome(OPEN)
     unanswered = sent & calls.is_outcome(FAILED) & (calls.status <= 0)
-    return _Seen(sent, sent & calls.is_outcome(*REFUSALS), server_error, hung, unanswered, silent)
+    refused = sent & (calls.is_outcome(*REFUSALS) | _said_expired_too_soon(trial))
+    return _Seen(sent, refused, server_error, hung, unanswered, silent)
+
+
+def _said_expired_too_soon(trial: Trial) -> Mask:
+    """Answered as if the caller's patience, which the service was told, were over."""
+    calls, profile = trial.calls, profile_of(trial)
+    patience = np.array([profile.patience_of(name) or 0 for name in trial.tenants], dtype=np.int64)[calls.tenant]
+    answered = calls.is_outcome(ABANDONED) & (calls.status > 0)
+    return np.asarray(answered & (2 * (calls.done_ns - calls.sent_ns) < patience))
 
 
 def _rules(trial: Trial, params: Params, seen: _Seen) -> list[tuple[str, Mask]]:
