@@ -29,11 +29,14 @@ class UnknownCheck(BadInput):
 
 def judge_all(trial: Trial, only: Sequence[str] | None = None) -> list[Verdict]:
     """A verdict a check: those of the profile, in its order, then ALWAYS. only: these instead, in this order, with the
-    profile's parameters where it has them. Raises UnknownCheck for a name in `only`; nothing else is raised."""
+    profile's parameters where it has them, and after them those of ALWAYS that say that the trial is not to be trusted.
+    Raises UnknownCheck for a name in `only`; nothing else is raised."""
     wanted = list(dict.fromkeys(full for name in only or () for full in known(name)))
     params = _asked(trial)
-    names = wanted if only else [*params, *(name for name in ALWAYS if name not in params)]
-    return [judge_one(trial, name, params.get(name, {})) for name in names]
+    names = wanted if only else list(params)
+    verdicts = [judge_one(trial, name, params.get(name, {})) for name in names]
+    always = [judge_one(trial, name, params.get(name, {})) for name in ALWAYS if name not in names]
+    return verdicts + [verdict for verdict in always if not only or verdict.word is Word.INVALID]
 
 
 def known(name: str) -> list[str]:
@@ -60,6 +63,8 @@ def judge_one(trial: Trial, name: str, params: dict[str, Any]) -> Verdict:
         return _broken(name, f"its parameters or the manifest's profile are not valid: {where}: {first['msg']}")
     except UnknownCheck as error:
         return _broken(name, str(error))
+    except BadInput as error:
+        return _broken(name, f"what it needs cannot be read ({type(error).__name__}: {error})")
     except Exception as error:  # whatever it is: the other verdicts must still be given
         return _broken(name, f"the check itself broke ({type(error).__name__}: {error}); please report it")
 

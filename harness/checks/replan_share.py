@@ -2,7 +2,8 @@
 
 It reports, and alerts in its sentence: when a tenant's share in any window is over `alert_over`, or has risen by more
 than `alert_rise` above its share in calm. An alert alone does not fail a trial, because a re-planning agent whose
-damage is contained is the point of a fair service; `fail_over` makes it one that does.
+damage is contained is the point of a fair service; `fail_over` makes it one that does. A tenant with too few calls is
+then neither passed nor blamed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pydantic import Field
 
 from harness.checks.context import due_in, profile_of, witnesses
 from harness.checks.registry import CHECKS, Check
-from harness.checks.verdict import Finding, Verdict, Word
+from harness.checks.verdict import Finding, Verdict, Word, worst
 from harness.ledger.reader import Trial
 from harness.measure.replans import SharesOverTime, shares_over_time
 from harness.profile.base import DurationNs, Part
@@ -31,7 +32,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 class Params(Part):
     """alert_over, alert_rise: shares. fail_over: a share over which the check FAILs; left out, it only reports. window:
-    the grain over time; one with fewer than `least_calls` calls is not looked at alone.
+    the grain over time; one with fewer than `least_calls` calls is not looked at alone, nor does such a tenant FAIL.
     """
 
     alert_over: Share = 0.2
@@ -70,19 +71,22 @@ def judge(trial: Trial, params: Params) -> Verdict:
     ]
     found.sort(key=lambda tenant: (-tenant.worst, tenant.index))
     alerts = [tenant for tenant in found if _alert(tenant, params)]
-    over = [tenant for tenant in found if params.fail_over is not None and tenant.worst > params.fail_over]
+    over = [tenant for tenant in found if _word(tenant, params) is Word.FAIL]
+    word = worst(_word(tenant, params) for tenant in found)
+    thin = f"at least {params.least_calls} calls of each tenant" if word is Word.INCONCLUSIVE else ""
     top = found[0]
     bound = params.fail_over if params.fail_over is not None else params.alert_over
     mask = (calls.round > 0) & np.isin(calls.tenant, [tenant.index for tenant in over or alerts])
     return Verdict(
         NAME,
-        Word.FAIL if over else Word.PASS,
+        word,
         round(top.worst, 6),
         bound,
         "share",
         len(calls),
         _sentence(top, alerts, over),
         witnesses(trial, mask) if over or alerts else (),
+        thin,
         findings=tuple(finding for tenant in found[:MOST_FINDINGS] for finding in _findings(tenant, params)),
     )
 
@@ -116,10 +120,15 @@ def _alert(tenant: _Tenant, params: Params) -> bool:
     return tenant.worst > params.alert_over or rose
 
 
+def _word(tenant: _Tenant, params: Params) -> Word:
+    if params.fail_over is None or tenant.worst <= params.fail_over:
+        return Word.PASS
+    return Word.FAIL if tenant.calls >= params.least_calls else Word.INCONCLUSIVE
+
+
 def _findings(tenant: _Tenant, params: Params) -> list[Finding]:
-    over = params.fail_over is not None and tenant.worst > params.fail_over
     bound = params.fail_over if params.fail_over is not None else params.alert_over
-    word = Word.FAIL if over else Word.PASS
+    word = _word(tenant, params)
     note = f"ALERT: {tenant.worst:.1%} in {tenant.when}" if _alert(tenant, params) else ""
     return [
         Finding(

@@ -210,6 +210,20 @@ def test_open_calls_are_a_hang_only_if_the_service_says_that_it_refused_them(tmp
     assert verdict.word is Word.FAIL
 
 
+def test_a_refusal_in_the_name_of_an_expiry_is_a_refusal(tmp_path):
+    """A service that turns calls away at once, and says that their two seconds in the queue are over."""
+    patient = {"patience": "2s", "patience_until": "start"}
+    told = {"outcome": "abandoned", "reason": "patience", "status": 504, "queue_wait_ns": -1, "service_ns": -1}
+    for wait_ms, word in ((1, Word.FAIL), (2000, Word.PASS)):
+        rows = steady(500, 0, 80, **told)
+        for row in rows:
+            row["done_ns"] = row["due_ns"] + wait_ms * 1_000_000
+        trial = written(tmp_path / str(wait_ms), {"A": refused(60), "B": rows}, patient)
+        verdict = judge_one(trial, REFUSALS, {})
+        assert verdict.word is word
+    assert verdict.sentence.startswith("All 60 refusals")
+
+
 def test_expired_and_abandoned_calls_were_not_refused(tmp_path):
     rows = steady(60, 0, 80, outcome="abandoned", status=504, reason="patience")
     verdict = refusals(tmp_path, refused(60), rows, steady(9, 0, 9, outcome="expired", status=504))
@@ -236,6 +250,12 @@ def test_a_replan_share_alerts_and_does_not_fail_unless_told_to(tmp_path):
     assert [f.subject for f in verdict.findings if f.word is Word.FAIL] == ["D", "D"]
 
 
+def test_a_replan_share_of_a_handful_of_calls_is_no_failure(tmp_path):
+    rows = steady(1, 0, 1) + steady(2, 1, 2, round=1, parent="0.0")
+    verdict = judge_one(written(tmp_path / "t", {"A": rows, "B": steady(400, 0, 80)}), REPLANS, {"fail_over": 0.3})
+    assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, "at least 50 calls of each tenant")
+
+
 def test_a_rise_alone_alerts(tmp_path):
     assert replanning(tmp_path, {"alert_over": 1.0}).sentence.startswith("ALERT")
     assert not replanning(tmp_path, {"alert_over": 1.0, "alert_rise": 1.0}).sentence.startswith("ALERT")
@@ -254,10 +274,37 @@ def test_no_replans_is_reported_and_no_calls_is_inconclusive(tmp_path):
 
 
 def test_the_profiles_checks_are_judged_and_always_those_of_the_trial(tmp_path):
-    trial = written(tmp_path / "t", {"A": steady(99, 0, 80)}, {"checks": [{REPLANS: {"fail_over": 0.5}}, ON_TIME]})
+    asked, plan = {"checks": [{REPLANS: {"fail_over": 0.5}}, ON_TIME]}, {"A": {"calm": 50, "burst": 49}}
+    trial = written(tmp_path / "t", {"A": steady(99, 0, 80)}, asked, plan=plan)
     assert [verdict.check for verdict in judge_all(trial)] == [REPLANS, ON_TIME, CONSERVED]
     assert [verdict.check for verdict in judge_all(trial, [REFUSALS, REPLANS])] == [REFUSALS, REPLANS]
     assert judge_all(trial, [REPLANS])[0].bound == 0.5
+
+
+def test_one_check_alone_does_not_pass_a_trial_that_is_not_to_be_trusted(tmp_path):
+    trial = simulated(tmp_path / "t", {"duration": "10s", "phases": {}, "tenants.D.rate": "8/s"})
+    assert [verdict.check for verdict in judge_all(trial, [REPLANS])] == [REPLANS]
+    trial = manifest_edited(trial, lambda manifest: manifest["ended"].update(reason="interrupted"))
+    assert [(v.check, v.word) for v in judge_all(trial, [REPLANS])] == [
+        (REPLANS, Word.PASS),
+        (CONSERVED, Word.INVALID),
+    ]
+
+
+def test_a_damaged_file_is_named_and_nobody_is_asked_to_report_it(tmp_path):
+    trial = simulated(tmp_path / "t", {"duration": "10s", "phases": {}, "tenants.D.rate": "8/s"})
+    with (trial.folder / "decisions.jsonl").open("ab") as file:
+        file.write(b"oops\n")
+    verdict = judge_one(trial, CONSERVED, {})
+    assert (
+        verdict.word,
+        "decisions.jsonl:" in verdict.sentence,
+        "report" in verdict.sentence.partition(" not JSON")[2],
+    ) == (
+        Word.INVALID,
+        True,
+        False,
+    )
 
 
 def test_a_name_that_no_check_has(tmp_path):
