@@ -1,11 +1,13 @@
 """The `overload` command: one file a command here, loaded when it is asked for.
 
 Exit codes: 0 PASS, 1 FAIL, 2 bad input (nothing was sent), 3 INCONCLUSIVE, 4 INVALID, 70 a bug of overload itself,
-130 stopped by Ctrl-C before there was anything to judge.
+74 a file or the output could not be read or written, 130 stopped by Ctrl-C before there was anything to judge, 141 the
+reader of the output has gone.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -28,6 +30,9 @@ COMMANDS = {
     "defects": "defects",
     "verify": "verify",
 }
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""What a disk says of itself, without saying of which file."""
 
 EPILOG = """\b
 Start here:
@@ -77,12 +82,16 @@ def main(args: list[str] | None = None) -> Any:
     except TrialBroken as error:
         click.echo(f"INVALID: {error}", err=True)
         code = 4
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads us any more
-        code = 0
+    except (BrokenPipeError, SystemExit):
+        # Nobody reads us any more. click and rich would end with 1 then, which means FAIL here.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        code = 141
     except Exception as error:
         if os.environ.get("OVERLOAD_DEBUG"):
             raise
-        click.echo(f"a bug of overload: {error!r} (OVERLOAD_DEBUG=1 shows where)", err=True)
         code = 70
+        said = f"a bug of overload: {error!r} (OVERLOAD_DEBUG=1 shows where)"
+        if isinstance(error, OSError) and (error.filename or error.errno in _FULL):
+            said, code = f"{error.filename or 'the output'}: cannot be read or written ({error.strerror})", 74
+        click.echo(said, err=True)
     sys.exit(code if isinstance(code, int) else 0)

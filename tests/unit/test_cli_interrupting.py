@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from harness import trial
 from harness.cli.interrupting import until_interrupted, worker_pool
+from tests.conftest import ROOT
 from tests.unit.test_cli import WORKED, overload
 
 
@@ -87,3 +90,28 @@ def test_ctrl_c_is_one_line_and_its_own_exit_code(monkeypatch):
     monkeypatch.setattr("harness.cli.options.load_profile", interrupted)
     done = overload("simulate", WORKED)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "stopped by Ctrl-C")
+
+
+@pytest.mark.parametrize("command", [("--help",), ("check", "{trial}"), ("check", "{trial}", "--json")])
+def test_a_reader_that_goes_away_is_no_verdict(tmp_path, command):
+    """`overload check DIR | head -1`: neither the 0 of PASS nor the 1 of FAIL, and no complaint."""
+    overload("simulate", WORKED, "--variant", "budget", "--reports", tmp_path)
+    (folder,) = tmp_path.iterdir()
+    reader, writer = os.pipe()
+    os.close(reader)
+    args = [part.format(trial=folder) for part in command]
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", *args], check=False, stdout=writer, stderr=subprocess.PIPE, cwd=ROOT
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("command", [("profile", "schema"), ("profile", "check", WORKED)])
+def test_output_that_cannot_be_written_is_no_bug_of_ours(command):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness", *command], check=False, stdout=full, stderr=subprocess.PIPE, cwd=ROOT
+        )
+    assert (done.returncode, done.stderr) == (74, b"the output: cannot be read or written (No space left on device)\n")
