@@ -10,7 +10,10 @@ test asks for a situation. It must never import locust, which patches the proces
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +34,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def overload_case(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Outcome]:
-    """overload_case(name) drives the situation over HTTP, judges it, and fails the test unless all is PASS."""
+def overload_case(
+    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Outcome]:
+    """overload_case(name) drives the situation over HTTP, judges it, and fails the test unless all is PASS.
+
+    Under pytest-xdist each worker has a stub of its own, and a situation that measures latency has no other beside it.
+    """
 
     def drive(name: str) -> Outcome:
         from harness import verify
@@ -44,13 +52,26 @@ def overload_case(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[s
         try:
             check_target(target)
             options = verify.Options(Path(folder) if folder else tmp_path, target)
-            (outcome,) = verify.run(verify.chosen(name), options)
+            (case,) = verify.chosen(name)
+            with beside_others(tmp_path_factory.getbasetemp().parent / "overload.lock", case.alone):
+                (outcome,) = verify.run([case], options)
         except BadInput as error:
             pytest.fail(f"BAD INPUT: {error}", pytrace=False)
         tell([outcome.verdict, *outcome.judged.verdicts], outcome.judged.trial.folder, bool(config.getoption(ALLOW)))
         return outcome
 
     return drive
+
+
+@contextmanager
+def beside_others(lock: Path, alone: bool) -> Iterator[None]:
+    """Waits until the situation may run: `alone`, or beside others that need not be. Nothing without workers."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    with lock.open("a") as file:  # closing it gives it back, however the test ends
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
 
 
 def tell(verdicts: list[Verdict], folder: Path, allow_inconclusive: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.checks.verdict import Verdict, Word
-from harness.pytest_plugin import tell
+from harness.pytest_plugin import beside_others, tell
 from harness.report.junit import junit
 from harness.report.verification import Row, Verification, document
 from harness.report.verification_view import Board, page, show
@@ -256,6 +257,28 @@ def test_inconclusive_may_be_allowed_and_nothing_worse_hides_behind_it():
         tell([verdict(Word.INCONCLUSIVE)], Path("x"), allow_inconclusive=True)
     with pytest.raises(pytest.fail.Exception, match="FAIL"):
         tell([verdict(Word.INCONCLUSIVE), verdict(Word.FAIL)], Path("x"), allow_inconclusive=True)
+
+
+def test_a_situation_that_measures_latency_has_no_other_beside_it(tmp_path, monkeypatch):
+    lock = tmp_path / "lock"
+
+    def taken(how: int) -> bool:
+        with lock.open("a") as file:
+            try:
+                fcntl.flock(file, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    with beside_others(lock, alone=True):
+        assert (taken(fcntl.LOCK_SH), taken(fcntl.LOCK_EX)) == (True, True)
+    with beside_others(lock, alone=False):
+        assert (taken(fcntl.LOCK_SH), taken(fcntl.LOCK_EX)) == (False, True)
+    assert not taken(fcntl.LOCK_EX)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER")
+    with beside_others(tmp_path / "none", alone=True):
+        assert not (tmp_path / "none").exists()
 
 
 def test_the_plugin_loads_nothing_that_a_project_does_not_ask_for():
