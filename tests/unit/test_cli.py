@@ -162,3 +162,23 @@ def test_a_time_scale_says_that_a_target_is_not_scaled():
     assert done.returncode == 2
     assert f"a stub is scaled alike by: overload stub {WORKED} --time-scale 0.5" in done.stderr
     assert "note" not in overload("run", WORKED, "--target", "http://127.0.0.1:9").stderr
+
+
+@pytest.mark.parametrize(("words", "code"), [("FP", 0), ("FF", 1), ("PP", 1), ("IP", 4), ("FI", 4)])
+def test_the_demo_claims_nothing_when_a_trial_is_invalid(monkeypatch, tmp_path, words, code):
+    from harness.checks.verdict import Word
+    from harness.cli import demo
+
+    class Judged:
+        interrupted = False
+
+        def __init__(self, letter):
+            self.word = {"F": Word.FAIL, "P": Word.PASS, "I": Word.INVALID}[letter]
+
+    letters = iter(words)
+    monkeypatch.setattr(demo.trial, "run", lambda *args: Judged(next(letters)))
+    monkeypatch.setattr(demo, "show_judged", lambda judged, as_json: 0)
+    done = overload("demo", "--reports", tmp_path)
+    assert done.returncode == code
+    assert ("nothing is claimed" in done.stdout) == (code == 4)
+    assert ("What differs is the queue" in done.stdout) == (code != 4)
