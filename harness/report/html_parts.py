@@ -85,7 +85,7 @@ def _findings(verdict: Verdict) -> str:
     head = (
         f"<tr>{cells(['', 'who', 'what'], 'th')}"
         '<th class="n">measured</th><th class="n">interval</th><th class="n">bound</th>'
-        '<th></th><th class="n">samples</th><th></th></tr>'
+        '<th></th><th class="n">samples</th></tr>'
     )
     rows = [_finding_row(finding, scales[finding.quantity, finding.unit]) for finding in shown]
     opened = "" if verdict.word is Word.PASS else " open"
@@ -95,12 +95,12 @@ def _findings(verdict: Verdict) -> str:
 
 def _finding_row(finding: Finding, scale: Scale) -> str:
     ends = interval(finding.low, finding.high, finding.unit)
+    note = f'<div class="note">{esc(finding.note)}</div>' if finding.note else ""
     figures = [quantity(finding.measured, finding.unit), ends, quantity(finding.bound, finding.unit)]
     return (
-        f"<tr>{cells([chip(finding.word), name(finding.subject), esc(finding.quantity)])}"
+        f"<tr>{cells([chip(finding.word), name(finding.subject), esc(finding.quantity) + note])}"
         + "".join(f'<td class="n">{esc(figure)}</td>' for figure in figures)
-        + f'<td>{bar(finding, scale)}</td><td class="n">{count(finding.samples)}</td>'
-        + f'<td class="note">{esc(finding.note)}</td></tr>'
+        + f'<td>{bar(finding, scale)}</td><td class="n">{count(finding.samples)}</td></tr>'
     )
 
 

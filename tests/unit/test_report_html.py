@@ -242,3 +242,10 @@ def test_a_damaged_account_is_said_to_be_damaged(tmp_path: Path, content: bytes)
     (tmp_path / "recorded.json").write_bytes(content)
     assert "The account of the recording (recorded.json) cannot be read." in Elements(page(trial, [])).text
     assert report_json(trial, [])["recorded"] is None
+
+
+def test_the_note_of_a_finding_stands_with_what_it_is_about(tmp_path: Path) -> None:
+    """Not in a column of its own at the far right, where a narrow page hides it."""
+    findings = (Finding("a", "attempts", Word.FAIL, 9.0, None, None, 3.0, "", 1, "by <two> layers"),)
+    text = page(story_trial(tmp_path), [Verdict("c", Word.FAIL, 9.0, 3.0, "", 1, "s", findings=findings)])
+    assert '<td>attempts<div class="note">by &lt;two&gt; layers</div></td>' in text
