@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.ledger.contradictions import MOST_WITNESSES, UNSEEN_OK, Contradiction, broken, call_key, places_of
+from harness.ledger.manifest import profile_hash
 from harness.ledger.outcomes import (
     CANCELLED,
     EXPIRED,
@@ -50,7 +51,7 @@ class Audit:
 def audit(trial: Trial, profile: Profile) -> Audit:
     """profile: at the trial's own time scale."""
     notes: list[str] = []
-    found = [*_ended(trial), *_unique(trial)]
+    found = [*_as_begun(trial), *_ended(trial), *_unique(trial)]
     if not any(item.rule == "one row a call" for item in found):
         order = np.argsort(call_key(trial), kind="stable")
         found += [*_gapless(trial, order), *_as_planned(trial, profile), *_rows(trial, profile)]
@@ -66,6 +67,15 @@ def audit(trial: Trial, profile: Profile) -> Audit:
     return Audit(len(trial.calls), tuple(found), tuple(notes))
 
 
+def _as_begun(trial: Trial) -> Iterator[Contradiction]:
+    """The profile is judged by: margins, ordinary tenants and checks are those that the trial was begun with."""
+    manifest = trial.manifest
+    told = manifest.get("profile_hash")
+    if told is not None and told != profile_hash(manifest["profile"], manifest.get("time_scale", 1.0)):
+        sentence = "the manifest's profile is not the one that the trial was begun with (profile_hash)"
+        yield Contradiction("the profile that was run", sentence, 1)
+
+
 def _ended(trial: Trial) -> Iterator[Contradiction]:
     ended = trial.manifest.get("ended")
     if not isinstance(ended, dict):
@@ -75,7 +85,9 @@ def _ended(trial: Trial) -> Iterator[Contradiction]:
         if reason != "completed":
             yield Contradiction("the trial ended", f"the trial did not complete: it ended as '{reason}'", 1)
         told = ended.get("calls")
-        if isinstance(told, int) and told != len(trial.calls):
+        if reason == "completed" and not isinstance(told, int):
+            yield Contradiction("as many rows as calls", "the trial does not say how many calls it ended with", 1)
+        elif isinstance(told, int) and told != len(trial.calls):
             sentence = f"the driver ended with {told} calls, the ledger holds {len(trial.calls)}"
             yield Contradiction("as many rows as calls", sentence, abs(told - len(trial.calls)))
     if trial.cut_lines:

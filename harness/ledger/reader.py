@@ -188,7 +188,7 @@ def read_trial(folder: Path) -> Trial:
     path = folder / CALLS
     if not path.exists():
         raise LedgerError(f"{path}: no such file; was the trial ever started?")
-    calls, cut = _read_calls(path, len(tenants))
+    calls, cut = _read_calls(path, tenants)
     return Trial(folder, manifest, tenants, calls, cut)
 
 
@@ -252,13 +252,14 @@ def _name_bad_line(path: Path, lines: list[bytes], first: int) -> str:
 _PLAIN = ("attempt", "round", "run", "due_ns", "sent_ns", "done_ns", "queue_wait_ns", "service_ns", "status")
 
 
-def _read_calls(path: Path, tenants: int) -> tuple[Calls, int]:
+def _read_calls(path: Path, tenants: tuple[str, ...]) -> tuple[Calls, int]:
     columns: dict[str, array[int]] = {
         name: array("q") for name in (*_PLAIN, "tenant", "seq", "parent", "untyped", "outcome", "offset")
     }
     texts: dict[str, array[int]] = {name: array("i") for name in ("reason", "retry_after", "action")}
     tables: dict[str, dict[str | None, int]] = {name: {None: -1} for name in texts}
     codes = {outcome: code for code, outcome in enumerate(TERMINAL)}
+    names = {str(place): name for place, name in enumerate(tenants)}
     for offsets, rows in _chunks(path):
         try:
             for name in _PLAIN:
@@ -266,7 +267,12 @@ def _read_calls(path: Path, tenants: int) -> tuple[Calls, int]:
             ids = [row["call"].split(".") for row in rows]
             columns["tenant"].extend([int(id_[0]) for id_ in ids])
             columns["seq"].extend([int(id_[1]) for id_ in ids])
-            columns["parent"].extend([int(row["parent"].split(".")[1]) if "parent" in row else -1 for row in rows])
+            parents = [
+                row["parent"].split(".") if "parent" in row else (id_[0], -1)
+                for row, id_ in zip(rows, ids, strict=True)
+            ]
+            columns["parent"].extend([int(parent[1]) for parent in parents])
+            _of_one_tenant(path, rows, ids, parents, names)
             columns["untyped"].extend([int("untyped" in row) for row in rows])
             columns["outcome"].extend([codes[row["outcome"]] for row in rows])
             columns["offset"].extend(offsets)
@@ -278,7 +284,7 @@ def _read_calls(path: Path, tenants: int) -> tuple[Calls, int]:
                 f"{path}: a row is not one of a call ({error!r}); was it written by another version?"
             ) from None
     made = {name: np.frombuffer(column, dtype=np.int64) for name, column in columns.items()}
-    if len(made["tenant"]) and not 0 <= int(made["tenant"].min()) <= int(made["tenant"].max()) < tenants:
+    if len(made["tenant"]) and not 0 <= int(made["tenant"].min()) <= int(made["tenant"].max()) < len(tenants):
         raise LedgerError(f"{path}: names a tenant that the manifest does not have; do the files belong together?")
     if len(made["seq"]) and not 0 <= int(made["seq"].min()) <= int(made["seq"].max()) < 1 << 36:
         raise LedgerError(f"{path}: a sequence is below 0 or beyond 2^36; the file was edited or damaged")
@@ -288,6 +294,19 @@ def _read_calls(path: Path, tenants: int) -> tuple[Calls, int]:
     }
     columns_: dict[str, Any] = {**made, **strings}
     return Calls(**columns_), _cut(path)
+
+
+def _of_one_tenant(
+    path: Path, rows: list[dict[str, Any]], ids: list[list[str]], parents: list[Any], names: dict[str, str]
+) -> None:
+    """A call's id, its tenant and its parent name one tenant. Raises LedgerError."""
+    for row, id_, parent in zip(rows, ids, parents, strict=True):
+        name = names.get(id_[0])  # an index that is not there is told of for the file as a whole
+        if (name is not None and row.get("tenant", name) != name) or parent[0] != id_[0]:
+            raise LedgerError(
+                f"{path}: call {row['call']} is of tenant {name!r} by its id, and its tenant or its parent is another; "
+                "the file was edited or damaged"
+            )
 
 
 def _cut(path: Path) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from harness.checks.context import profile_of
 from harness.ledger.audit import audit
-from harness.ledger.reader import DECISIONS, read_trial
+from harness.ledger.reader import DECISIONS, LedgerError, read_trial
 from tests.unit.ledgers import edited, manifest_edited, simulated, without_decisions
 
 SHORT = {
@@ -69,10 +69,33 @@ def test_evidence_that_was_promised_and_is_not_there(trial):
         (None, "the trial ended"),
         ({"reason": "interrupted", "at_ns": 1, "calls": None}, "the trial ended"),
         ({"reason": "completed", "at_ns": 1, "calls": 3}, "as many rows as calls"),
+        ({"reason": "completed", "at_ns": 1, "calls": None}, "as many rows as calls"),
     ],
 )
 def test_a_trial_that_did_not_complete(trial, ended, rule):
     assert rules(manifest_edited(trial, lambda manifest: manifest.update(ended=ended))) == [rule]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda manifest: manifest["profile"].update(checks=[{"fairness.ordinary_unmoved": {"served_down_pp": 90}}]),
+        lambda manifest: manifest["profile"].update(ordinary=["B"]),
+    ],
+)
+def test_a_profile_that_was_changed_after_the_trial(trial, change):
+    """A wider margin, or one tenant fewer to look at, is another claim."""
+    assert rules(manifest_edited(trial, change)) == ["the profile that was run"]
+
+
+@pytest.mark.parametrize("key", ["tenant", "parent"])
+def test_a_row_of_two_tenants_is_no_ledger(trial, key):
+    def edit(rows):
+        row = rows[first(rows, round=1)]
+        row[key] = {"tenant": "A", "parent": f"0.{row['parent'].partition('.')[2]}"}[key]
+
+    with pytest.raises(LedgerError, match=r"call 3\.\d+ is of tenant 'D' by its id, and its tenant or its parent"):
+        edited(trial, edit)
 
 
 def test_a_line_cut_short(trial):
