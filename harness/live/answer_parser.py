@@ -25,14 +25,13 @@ class TooLarge(Exception):
 
 
 class AnswerParser:
-    """`feed` until `complete`. body: of an answer other than success, or of any if asked for, as long as it is small;
-    else None.
+    """`feed` until `complete`. body: of any answer, as long as it is small (larger, if asked for); else None.
 
     reusable: the connection may carry another request. Its methods named on_... are the C parser's callbacks.
     """
 
     __slots__ = (
-        "_body_limit", "_extra", "_head_done", "_keep", "_keep_body", "_named_bytes", "_no_body", "_parser",
+        "_body_limit", "_extra", "_head_done", "_keep", "_named_bytes", "_no_body", "_parser",
         "_raw_bytes", "_until_eof", "body", "body_bytes", "complete", "retry_after", "server_timing", "status",
     )  # fmt: skip
 
@@ -42,7 +41,7 @@ class AnswerParser:
         self.reset(False)
 
     def reset(self, no_body: bool, keep_body: bool = False) -> None:
-        """no_body: the request was a HEAD. keep_body: of a success, too."""
+        """no_body: the request was a HEAD. keep_body: also of an answer larger than a typed refusal can be."""
         self.status = 0
         self.server_timing: bytes | None = None
         self.retry_after: bytes | None = None
@@ -50,7 +49,6 @@ class AnswerParser:
         self.body_bytes = 0
         self.complete = False
         self._no_body = no_body
-        self._keep_body = keep_body
         self._body_limit = KEPT_BODY_LIMIT if keep_body else TYPED_BODY_LIMIT
         self._head_done = False
         self._raw_bytes = 0
@@ -121,8 +119,7 @@ class AnswerParser:
         if status < 200:
             return
         self.status = status
-        if self._keep_body or not 200 <= status < 300:
-            self.body = []
+        self.body = []
         # The C parser cannot be told that this was a HEAD: what follows would be taken for a body.
         self.complete = self._no_body
 

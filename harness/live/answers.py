@@ -1,6 +1,6 @@
 """From an HTTP answer to a typed outcome: pure, so that every odd answer can be tested without a socket.
 
-    2xx                             served
+    2xx                             served, unless a typed body says that it was not: a refusal is one by any status
     a typed body {"outcome": ...}   that outcome; `expired` by the queue deadline that we sent: abandoned, patience
     429 without one                 throttled, untyped
     anything else                   failed, status_<n>, untyped
@@ -15,7 +15,7 @@ import re
 import orjson
 
 from harness.ledger.call import Call
-from harness.ledger.outcomes import ABANDONED, EXPIRED, FAILED, FROM_SERVICE, SERVED, THROTTLED
+from harness.ledger.outcomes import ABANDONED, COALESCED, EXPIRED, FAILED, FROM_SERVICE, SERVED, THROTTLED
 from harness.workload.run_answers import judge_run
 
 TYPED_BODY_LIMIT = 64 * 1024
@@ -26,6 +26,7 @@ KEPT_BODY_LIMIT = 1024 * 1024
 QUEUE_DEADLINE = "queue_deadline"
 _TIMING_LIMIT = 1024
 _MAX_DURATION_MS = 1e10
+_TYPED = b'"outcome"'
 _REFUSING = frozenset(FROM_SERVICE) - {SERVED}
 _TIMING = re.compile(
     rb"(?:^|,)[ \t]*(queue|service)[ \t]*(?:;[^,;]*)*?"
@@ -43,9 +44,12 @@ def judge(call: Call, status: int, body: bytes | None, timing: bytes | None, ret
         call.queue_wait_ns, call.service_ns = server_timing(timing)
     if retry is not None:
         call.retry_after = printable(retry, 200)
-    if 200 <= status < 300:
+    success = 200 <= status < 300
+    if success and (body is None or _TYPED not in body):
         return SERVED
     outcome, reason = typed_outcome(body)
+    if success and outcome in (None, COALESCED):
+        return SERVED
     if outcome is None:
         call.typed = False
         if status == 429:

@@ -45,6 +45,15 @@ def test_read_and_dropped_is_sent_once_whatever_the_method(tmp_path):
     assert driven.outcomes() == {("failed", "connection_closed"): len(methods)}
 
 
+def test_a_refusal_that_comes_as_a_success_is_a_refusal(tmp_path):
+    body = b'{"outcome":"throttled","reason":"busy"}'
+    shed = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    with serving(always(shed)) as server:
+        driven = drive(tmp_path, STEADY, server.url)
+    audit(driven, PLANNED, server.attempts())
+    assert driven.outcomes() == {("throttled", "busy"): PLANNED}
+
+
 def test_dropped_on_a_kept_connection_is_not_sent_again(tmp_path):
     async def second_time_drop(connection: Connection) -> bool:
         if connection.served:

@@ -19,7 +19,12 @@ def judged(status, body=b"", timing=None, retry=None, asked=False):
     [
         (200, b"", ("served", None, True)),
         (204, None, ("served", None, True)),
-        (200, b'{"outcome":"throttled"}', ("served", None, True)),
+        (200, b'{"outcome":"served"}', ("served", None, True)),
+        (200, b'{"outcome":"coalesced"}', ("served", None, True)),
+        (200, b'{"data":{"outcome":"throttled"}}', ("served", None, True)),
+        (200, b'{"outcome":', ("served", None, True)),
+        (200, b'{"outcome":"throttled","reason":"busy"}', ("throttled", "busy", True)),
+        (202, b'{"outcome": "failed"}', ("failed", "status_202", True)),
         (429, b'{"outcome":"throttled","reason":"queue_full"}', ("throttled", "queue_full", True)),
         (429, b"slow down", ("throttled", None, False)),
         (429, None, ("throttled", None, False)),
