@@ -26,7 +26,7 @@ from harness.recorded import document, schedule
 from harness.recorded.document import ReplanOption, ServiceOption
 from harness.recorded.errors import printable
 from harness.recorded.prepare import Plan, Prepared, Runaway, prepare
-from harness.recorded.summary import account_lines, prepared_json
+from harness.recorded.summary import LONG_NS, account_lines, prepared_json, takes_long
 
 if TYPE_CHECKING:
     from harness.profile.loader import Loaded
@@ -182,7 +182,7 @@ def command(
     \b
     Examples:
       overload replay access.log --tenant remote_addr --top 20 --squeeze-gaps 5s --speed 10 --simulate
-      overload replay access.log --top 4 --runaway 198.18.0.7 --runaway-rate 200/s --policy fair_queues
+      overload replay access.log --top 4 --squeeze-gaps 5s --speed 60 --runaway 198.18.0.7 --runaway-rate 200/s
       overload replay code.csv chat.csv --map time=TIMESTAMP,cost=GeneratedTokens --cost-per-unit 1ms
     """
     from harness.cli.interrupting import until_interrupted
@@ -210,6 +210,8 @@ def command(
         if dry_run:
             return _dry(prepared, [made for made, _ in documents], as_json)
         where = "simulator" if simulate else target
+        if not simulate and prepared.duration_ns > LONG_NS:
+            click.echo(f"note: {takes_long(prepared)}", err=True)
         if where == "stub":
             _refuse_over_limit(prepared, runaway_replans)
         account = prepared_json(prepared)

@@ -8,6 +8,9 @@ from harness.profile.units import show_rate
 from harness.recorded.errors import printable
 from harness.recorded.prepare import Prepared
 
+LONG_NS = 1_800_000_000_000
+"""Half an hour: from here on a replay says first how long it will take."""
+
 
 def prepared_json(prepared: Prepared) -> dict[str, Any]:
     """The account and the plan, for machines."""
@@ -54,6 +57,14 @@ def account_lines(prepared: Prepared) -> list[str]:
         )
     lines.append(f"planned   {account.planned:,} calls in {_span(prepared.duration_ns)}")
     return lines
+
+
+def takes_long(prepared: Prepared) -> str:
+    """For a replay in real time that hardly anybody means to sit through."""
+    return (
+        f"a trial takes {_span(prepared.duration_ns)}; --squeeze-gaps 5s, --speed 60 or --from and --to shorten it, "
+        "and --simulate sends nothing"
+    )
 
 
 def _span(ns: int) -> str:

@@ -182,3 +182,13 @@ def test_the_demo_claims_nothing_when_a_trial_is_invalid(monkeypatch, tmp_path, 
     assert done.returncode == code
     assert ("nothing is claimed" in done.stdout) == (code == 4)
     assert ("What differs is the queue" in done.stdout) == (code != 4)
+
+
+@pytest.mark.parametrize(("last", "noted"), [("00:29", False), ("10:00", True)])
+def test_a_replay_of_hours_says_so_before_it_begins(tmp_path, last, noted):
+    log = tmp_path / "a.csv"
+    log.write_text(f"time,tenant\n2024-01-01T00:00:00Z,A\n2024-01-01T{last}:00Z,A\n")
+    reports = ("--reports", tmp_path / "r", "--workers", 2)
+    done = overload("replay", log, *reports, "--target", "http://127.0.0.1:9")
+    assert done.returncode == 2
+    assert ("note: a trial takes 10.0 h; --squeeze-gaps 5s, --speed 60" in done.stderr) == noted
