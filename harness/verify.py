@@ -122,8 +122,8 @@ def _named(name: str) -> list[Case]:
     if not found:
         names = [case.name for case in CASES]
         near = get_close_matches(name, [*names, *(case.check for case in CASES)], 1, 0.6)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise BadInput(f"--only {name}: there is no such situation: {hint}(known: {', '.join(names)})")
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise BadInput(f"--only {name}: there is no such situation{hint} (known: {', '.join(names)})")
     return found
 
 

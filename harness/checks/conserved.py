@@ -28,7 +28,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     )
     broken = sum(item.count for item in found.contradictions)
     if found.contradictions:
-        sentence = "The ledger contradicts itself: " + "; ".join(item.sentence for item in found.contradictions[:3])
+        sentence = "The record does not add up: " + "; ".join(item.sentence for item in found.contradictions[:3])
         if len(found.contradictions) > 3:
             sentence += f"; and {len(found.contradictions) - 3} more kinds"
         ids = dict.fromkeys(id_ for item in found.contradictions for id_ in item.witnesses)
@@ -39,7 +39,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     if not found.calls:
         sentence, add = "No call was due: there is nothing to account for.", "a trial with calls"
         return Verdict(NAME, Word.INCONCLUSIVE, 0, 0, "contradictions", 0, sentence, add=add)
-    sentence = f"All {found.calls} calls are accounted for, each with one outcome"
+    sentence = f"All {found.calls:,} calls are accounted for, each with one outcome"
     sentence += f" ({'; '.join(found.notes)})." if found.notes else ", and the service's own evidence agrees."
     return Verdict(NAME, Word.PASS, 0, 0, "contradictions", found.calls, sentence)
 

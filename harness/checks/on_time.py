@@ -55,7 +55,8 @@ def judge(trial: Trial, params: Params) -> Verdict:
     broken = [finding for finding in findings if finding.word is Word.INVALID]
     if broken:
         sentence = f"The harness was late: {'; '.join(map(_show, broken))}."
-        return _verdict(Word.INVALID, broken[0], n, sentence, "", findings)
+        remedy = "an idle machine, a slower trial (a larger --time-scale), or less load"
+        return _verdict(Word.INVALID, broken[0], n, sentence, remedy, findings)
     if bound_ns is None:
         late = quantile(calls.sent_ns[sent] - calls.due_ns[sent], 0.99)
         measured = f"; p99 lateness was {(late or 0) / NS_PER_MS:.1f} ms" if n else ""

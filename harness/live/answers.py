@@ -2,6 +2,7 @@
 
     2xx                             served, unless a typed body says that it was not: a refusal is one by any status
     a typed body {"outcome": ...}   that outcome; `expired` by the queue deadline that we sent: abandoned, patience
+    "queued", by any status         failed, unasked_wait: it is no success, and nobody asked to come back for it
     429 without one                 throttled, untyped
     anything else                   failed, status_<n>, untyped
 
@@ -15,7 +16,7 @@ import re
 import orjson
 
 from harness.ledger.call import Call
-from harness.ledger.outcomes import ABANDONED, COALESCED, EXPIRED, FAILED, FROM_SERVICE, SERVED, THROTTLED
+from harness.ledger.outcomes import ABANDONED, COALESCED, EXPIRED, FAILED, FROM_SERVICE, QUEUED, SERVED, THROTTLED
 from harness.workload.run_answers import judge_run
 
 TYPED_BODY_LIMIT = 64 * 1024
@@ -27,7 +28,7 @@ QUEUE_DEADLINE = "queue_deadline"
 _TIMING_LIMIT = 1024
 _MAX_DURATION_MS = 1e10
 _TYPED = b'"outcome"'
-_REFUSING = frozenset(FROM_SERVICE) - {SERVED}
+_TOLD = frozenset(FROM_SERVICE) - {SERVED} | {QUEUED}
 _TIMING = re.compile(
     rb"(?:^|,)[ \t]*(queue|service)[ \t]*(?:;[^,;]*)*?"
     rb';[ \t]*dur[ \t]*=[ \t]*"?(\d{1,10}(?:\.\d{1,9})?)"?[ \t]*(?=[,;]|$)'
@@ -56,6 +57,9 @@ def judge(call: Call, status: int, body: bytes | None, timing: bytes | None, ret
             return THROTTLED
         call.reason = f"status_{status}"
         return FAILED
+    if outcome == QUEUED:
+        call.reason = "unasked_wait"
+        return FAILED
     if outcome == EXPIRED and asked and reason == QUEUE_DEADLINE:
         call.reason = "patience"
         return ABANDONED
@@ -82,7 +86,7 @@ def typed_outcome(body: bytes | None) -> tuple[str | None, str | None]:
     except orjson.JSONDecodeError:
         return None, None
     outcome, reason = document.get("outcome"), document.get("reason")
-    if not isinstance(outcome, str) or outcome not in _REFUSING:
+    if not isinstance(outcome, str) or outcome not in _TOLD:
         return None, None
     return outcome, printable(reason.encode("utf-8", "replace"), 100) if isinstance(reason, str) else None
 

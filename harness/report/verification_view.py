@@ -113,7 +113,7 @@ class Board:
 
 def show(verification: Verification, console: Console, beside: Sequence[str] = ()) -> None:
     """The table, and how to see more. beside: lines of further files that were written."""
-    headline = f"  {len(verification.rows)} situations against {verification.target}"
+    headline = f"  {situations(len(verification.rows))} against {verification.target}"
     line(console, Cell(verification.word.value, STYLES[verification.word] + " reverse"), Cell(clean(headline), "bold"))
     line(console, f"{HEADLINES[verification.word]} Exit code {verification.exit_code}.")
     if caught := verification.catch():
@@ -186,7 +186,7 @@ def page(verification: Verification, base: Path) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>verification: {word.value} – overload</title><style>{style}</style></head><body>"
         f'<header class="{word.value.lower()}"><p class="word">{chip(word)}</p>'
-        f"<h1>{len(verification.rows)} situations against {esc(verification.target)}</h1>"
+        f"<h1>{situations(len(verification.rows))} against {esc(verification.target)}</h1>"
         f'<p class="lead">{esc(HEADLINES[word])} Exit code {verification.exit_code}.</p>'
         + (f'<p class="about">{esc(caught, 800)}</p>' if caught else "")
         + f"</header><main>{table(f'<tr>{head}</tr>', body, 'Every check', 'glance')}</main></body></html>\n"
@@ -203,3 +203,7 @@ def _html_row(verdict: Verdict, report: Path | None, base: Path) -> str:
         + "".join(f'<td class="n">{esc(figure)}</td>' for figure in figures)
         + f'<td class="note">{esc(verdict.sentence, 1_000)}{add}{names}</td><td>{link}</td></tr>'
     )
+
+
+def situations(number: int) -> str:
+    return f"{number} situation{'' if number == 1 else 's'}"

@@ -131,7 +131,7 @@ def test_conserved_says_what_it_counted(tmp_path):
     verdict = judge_one(edited(trial, lambda rows: rows[1:]), CONSERVED, {})
     assert (verdict.word, verdict.witnesses, verdict.measured) == (Word.INVALID, ("0.0",), 2)
     assert verdict.sentence == (
-        "The ledger contradicts itself: 1 call(s) left no row; "
+        "The record does not add up: 1 call(s) left no row; "
         "not the planned calls: A, no phase: 160 planned, 159 in the ledger."
     )
 

@@ -24,6 +24,7 @@ def judged(status, body=b"", timing=None, retry=None, asked=False):
         (200, b'{"data":{"outcome":"throttled"}}', ("served", None, True)),
         (200, b'{"outcome":', ("served", None, True)),
         (200, b'{"outcome":"throttled","reason":"busy"}', ("throttled", "busy", True)),
+        (202, b'{"outcome":"queued","poll":"/later"}', ("failed", "unasked_wait", True)),
         (202, b'{"outcome": "failed"}', ("failed", "status_202", True)),
         (429, b'{"outcome":"throttled","reason":"queue_full"}', ("throttled", "queue_full", True)),
         (429, b"slow down", ("throttled", None, False)),

@@ -65,7 +65,7 @@ def test_an_unknown_name_says_what_was_meant_and_what_there_is():
     with pytest.raises(BadInput) as told:
         verify.chosen("v5,v07")
     assert str(told.value) == (
-        "--only v5: there is no such situation: did you mean v05? (known: v01, v02, v03, v04, v05, v06, v07, v08, v09, "
+        "--only v5: there is no such situation; did you mean v05? (known: v01, v02, v03, v04, v05, v06, v07, v08, v09, "
         "v10, fairness, coalesced, cancelled, adaptive, decisions)"
     )
     with pytest.raises(BadInput, match="--only names nothing"):

@@ -194,7 +194,7 @@ def test_the_board_tells_each_situations_state_within_the_width():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "v5"], "--only v5: there is no such situation: did you mean v05?"),
+        (["--only", "v5"], "--only v5: there is no such situation; did you mean v05?"),
         (["--target", "staging.yaml"], "--target staging.yaml: a target described in a file cannot be verified yet"),
         (["--target", "http://10.0.0.1:80"], "'10.0.0.1' is not a loopback host"),
         (["--simulate", "--target", "http://127.0.0.1:1"], "--simulate runs in virtual time, so it takes no --target"),
@@ -232,7 +232,7 @@ def test_the_command_shows_the_table_and_where_to_look(tmp_path):
         "verify", "--simulate", "--only", "v09", "--defect", "write_reported_failed", "--reports", tmp_path
     )  # fmt: skip
     assert done.returncode == 1
-    assert done.stdout.startswith("FAIL  1 situations against the simulator\n")
+    assert done.stdout.startswith("FAIL  1 situation against the simulator\n")
     assert "Caught by v09.ambiguous_write." in done.stdout
     assert f"report  v09        {tmp_path}" in done.stdout
     assert f"more    overload report {tmp_path}" in done.stdout
