@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,7 @@ from harness.profile.capacity import Capacity, Fault, RunGroup
 from harness.profile.rules import Contradictions, contradictions
 from harness.profile.units import NS_PER_S
 
+V = TypeVar("V")
 PhaseName = Literal["calm", "burst", "recovery"]
 PHASES: tuple[PhaseName, ...] = ("calm", "burst", "recovery")
 
@@ -70,6 +71,27 @@ def _steps_in_order(steps: list[RateStep] | list[WorkerStep], what: str) -> None
         end = step.to_ns
 
 
+def _base_and_steps(value: Any) -> Any:
+    """The short forms: `base`, or `[base, step, ...]`."""
+    if isinstance(value, list):
+        return {"base": value[0] if value else None, "steps": value[1:]}
+    return value if isinstance(value, dict) else {"base": value}
+
+
+def _segments(base: V, steps: list[tuple[int, int, V]], end_ns: int) -> Iterator[tuple[int, int, V]]:
+    """(from_ns, to_ns, value): the steps, and the base wherever there is none."""
+    at = 0
+    for from_ns, to_ns, value in steps:
+        if from_ns >= end_ns:
+            break
+        if from_ns > at:
+            yield at, from_ns, base
+        at = min(to_ns, end_ns)
+        yield from_ns, at, value
+    if at < end_ns:
+        yield at, end_ns, base
+
+
 class Rates(Part):
     """Offered rate over time. In YAML: `8/s`, or `[8/s, {from: 30s, to: 70s, rate: 40/s}]`."""
 
@@ -79,9 +101,7 @@ class Rates(Part):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        if isinstance(value, list):
-            return {"base": value[0] if value else None, "steps": value[1:]}
-        return value if isinstance(value, dict) else {"base": value}
+        return _base_and_steps(value)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -90,16 +110,7 @@ class Rates(Part):
 
     def segments(self, end_ns: int) -> Iterator[tuple[int, int, Fraction]]:
         """(from_ns, to_ns, calls per second), gapless over [0, end_ns)."""
-        at = 0
-        for step in self.steps:
-            if step.from_ns >= end_ns:
-                break
-            if step.from_ns > at:
-                yield at, step.from_ns, self.base
-            at = min(step.to_ns, end_ns)
-            yield step.from_ns, at, step.rate
-        if at < end_ns:
-            yield at, end_ns, self.base
+        return _segments(self.base, [(step.from_ns, step.to_ns, step.rate) for step in self.steps], end_ns)
 
 
 class Workers(Part):
@@ -111,9 +122,7 @@ class Workers(Part):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        if isinstance(value, list):
-            return {"base": value[0] if value else None, "steps": value[1:]}
-        return value if isinstance(value, dict) else {"base": value}
+        return _base_and_steps(value)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -122,16 +131,7 @@ class Workers(Part):
 
     def segments(self, end_ns: int) -> Iterator[tuple[int, int, int]]:
         """(from_ns, to_ns, workers), gapless over [0, end_ns)."""
-        at = 0
-        for step in self.steps:
-            if step.from_ns >= end_ns:
-                break
-            if step.from_ns > at:
-                yield at, step.from_ns, self.base
-            at = min(step.to_ns, end_ns)
-            yield step.from_ns, at, step.workers
-        if at < end_ns:
-            yield at, end_ns, self.base
+        return _segments(self.base, [(step.from_ns, step.to_ns, step.workers) for step in self.steps], end_ns)
 
 
 class ServiceTime(Part):
