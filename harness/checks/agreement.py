@@ -44,29 +44,18 @@ def agreement(
 
 
 def _verdict(live: Trial, findings: list[Finding], word: Word, overloaded: bool) -> Verdict:
-    wrong = [finding for finding in findings if finding.word not in (Word.PASS,)]
-    deciding = (wrong or findings)[0]
-    if wrong:
+    apart = [finding for finding in findings if finding.word is not Word.PASS]
+    if apart:
+        first = apart[0]
         sentence = (
-            f"{deciding.subject}: {deciding.quantity} is {deciding.measured:g} live and {deciding.low:g} simulated, "
-            f"further apart than {deciding.bound:g} {deciding.unit}."
+            f"{first.subject}: {first.quantity} is {first.measured} live and {first.low} simulated, "
+            f"further apart than {first.bound:g} {first.unit}."
         )
     elif overloaded:
-        sentence = (
-            "The same original calls; the trial is overloaded, so shares and waits stand side by side, not judged."
-        )
+        sentence = "The same original calls; overloaded, so that shares and waits stand side by side, not judged."
     else:
         sentence = "The same original calls, and served shares and waits agree within the margins."
-    return Verdict(
-        NAME,
-        word,
-        deciding.measured,
-        deciding.bound,
-        deciding.unit,
-        len(live.calls),
-        sentence,
-        findings=tuple(findings),
-    )
+    return Verdict(NAME, word, len(apart), 0, "figures apart", len(live.calls), sentence, findings=tuple(findings))
 
 
 def _side_by_side(

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from harness import matrix
@@ -19,6 +18,7 @@ from harness.cli import options
 from harness.cli.output import echo_json
 from harness.machine import usable_cores
 from harness.matrix import Row
+from harness.report import grid
 from harness.report.progress import CountProgress
 from stub_service.defects.registry import DEFECTS
 
@@ -112,22 +112,28 @@ def _line(name: str | None, rows: tuple[Row, ...]) -> Line:
 
 
 def show(lines: Sequence[Line], console: Console) -> None:
-    """A table, what went wrong in full, and one sentence."""
-    table = Table(show_edge=False, pad_edge=False)
-    for title in ("", "what is wrong", "check that must catch it", "verdict", "others that failed it"):
-        table.add_column(title, overflow="fold")
+    """A line or two for each, what went wrong in full, and one sentence. Elsewhere than on a terminal one line each."""
     for kind, title in ((HEALTHY, "healthy, by profile"), (TWIN, "healthy twins"), (DEFECT, "defects")):
         mine = [line for line in lines if line.kind == kind]
-        if mine:
-            table.add_section()
-            table.add_row(Text(title, style="bold"))
+        if mine and console.is_terminal:
+            grid.line(console, grid.Cell(title, "bold"))
         for line in mine:
-            said = Text(line.said, style="" if line.right else "bold red")
-            table.add_row(line.name, line.about, "\n".join(line.checks), said, "\n".join(line.others))
-    console.print(table)
+            _show_line(line, console)
     for sentence in wrong(lines):
         console.print(Text(sentence), soft_wrap=True)
     console.print(summary(lines))
+
+
+def _show_line(line: Line, console: Console) -> None:
+    said = grid.Cell(f"{line.said:<13}", "" if line.right else "bold red")
+    name = f"{line.name:<34}  {', '.join(line.checks)}"
+    others = f", and {', '.join(line.others)}" if line.others else ""
+    if not console.is_terminal:
+        grid.line(console, f"{line.kind:<8}", said, name, others, f"  ({line.about})" if line.about else "")
+        return
+    grid.line(console, said, name, others, indent=2)
+    if line.about:
+        grid.line(console, grid.Cell(line.about, "dim"), indent=15)
 
 
 def wrong(lines: Sequence[Line]) -> Iterator[str]:

@@ -11,11 +11,14 @@ import click
 import orjson
 from rich.console import Console
 
-from harness.checks.verdict import exit_code
+from harness.checks import agreement
+from harness.checks.verdict import Verdict, exit_code
 from harness.profile.model import Profile
+from harness.report import grid
 from harness.report.json_report import report_json
 from harness.report.progress import TrialProgress
 from harness.report.terminal import show
+from harness.report.text import clean
 from harness.trial import Judged
 
 
@@ -32,6 +35,9 @@ def show_judged(judged: Sequence[Judged], as_json: bool) -> int:
     console = Console()
     for one in judged:
         show(one.trial, one.verdicts, console)
+        for verdict in one.verdicts:
+            if verdict.check == agreement.NAME:
+                show_side_by_side(verdict, console)
         for path in one.files.values():
             if path.suffix == ".html":
                 console.print(f"report  {path}", soft_wrap=True, highlight=False, markup=False)
@@ -45,3 +51,20 @@ def live_progress(profile: Profile, title: str) -> AbstractContextManager[Callab
 
 def silent() -> AbstractContextManager[Callable[[dict[str, Any]], None]]:
     return nullcontext(lambda event: None)
+
+
+def show_side_by_side(verdict: Verdict, console: Console) -> None:
+    """The figures of a live trial beside those of its simulation."""
+    rows = [
+        [grid.Cell(clean(f.subject)), grid.Cell(f.quantity), *(grid.Cell(_figure(value, f.unit)) for value in
+         (f.measured, f.low)), grid.Cell(f.note or f.word.value)]
+        for f in verdict.findings
+    ]  # fmt: skip
+    header = [("", "tenant"), ("", "figure"), ("", "live"), ("", "simulated"), ("", "judged")]
+    grid.grid(console, header, rows, lead=2)
+
+
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if unit == "calls" else f"{value:.1%}" if unit == "share" else f"{value:.2f} {unit}"

@@ -203,3 +203,16 @@ def test_a_driver_that_is_killed_leaves_an_invalid_trial(running):
     assert process.returncode == 4, out + err
     assert "signal 9" in out
     assert "Traceback" not in out + err
+
+
+def test_the_command_shows_live_beside_simulated(tmp_path):
+    path = tmp_path / "short.yaml"
+    path.write_text(json.dumps({**DOCUMENT, **CALM, "duration": "3s"}))
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "run", str(path), "--against-simulation", "--reports", str(tmp_path / "r")],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS  trial.agrees_with_simulation" in done.stdout
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("A ") and "original calls" in line]
+    assert row[-3:] == ["144", "144", "PASS"]

@@ -97,4 +97,4 @@ def test_one_answer_after_another():
         length = b"" if status == b"204" else b"Content-Length: 2\r\n"
         assert parser.feed(b"HTTP/1.1 " + status + b" X\r\n" + length + b"\r\n" + (b"{}" if length else b"")) is None
         assert (parser.complete, parser.status, parser.reusable) == (True, int(status), True)
-        assert parser.body == (None if status == b"204" else [b"{}"])
+        assert parser.body == ([] if status == b"204" else [b"{}"])

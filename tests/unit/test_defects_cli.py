@@ -54,7 +54,7 @@ def shown(rows):
     return out.getvalue()
 
 
-def test_what_is_right_is_a_table_and_one_sentence():
+def test_what_is_right_is_a_line_each_and_one_sentence():
     text = shown(RIGHT)
     assert "one circuit for all dependencies" in text
     assert text.endswith("1 defects and 2 healthy ones in 3 trials: none missed, no false alarms\n")
