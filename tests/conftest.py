@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from harness.profile.model import Profile
+
+# The same examples on every run, and no clock: a busy machine is no reason to fail. To look further afield:
+# pytest --hypothesis-profile explore
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("explore"), derandomize=True)
+settings.load_profile("same")
 
 ROOT = Path(__file__).resolve().parents[1]
 
