@@ -14,6 +14,7 @@ clock, waits, or opens a socket; a coroutine that does is not for this loop.
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -117,6 +118,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         with suppress(Deadlock):
             self.run_until_complete(_cancel_all(self))
             self.run_until_complete(self.shutdown_asyncgens())
+        gc.collect()  # a task that broke unseen tells of it when it is collected, and may hang in a cycle until then
         self.close()
         return self._broken
 
