@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
+from rich.console import Console
 
 from harness.profile.units import parse_duration, parse_rate
 from harness.recorded import formats
@@ -23,8 +25,10 @@ from harness.recorded.lines import Source
 from harness.recorded.prepare import Bound
 from harness.recorded.reader import Reading
 from harness.recorded.times import Clock, zone_of
+from harness.report.progress import CountProgress
 
 Command = Callable[..., Any]
+_READ_BYTES = 1 << 18
 
 
 if TYPE_CHECKING:
@@ -157,12 +161,29 @@ def opened(logs: Sequence[Path]) -> Iterator[list[Source]]:
                 sources.append(Source("standard input", cast(BinaryIO, sys.stdin.buffer), None, "stdin"))
                 continue
             try:
-                file = stack.enter_context(path.open("rb"))
+                file = stack.enter_context(path.open("rb", buffering=0))
                 size = os.fstat(file.fileno()).st_size
             except OSError as error:
                 raise RecordedError(str(path), f"cannot be read ({error.strerror})", "") from None
-            sources.append(Source(str(path), file, size, name))
+            told = stack.enter_context(CountProgress(f"reading {path.name}, KiB", size >> 10, Console(file=sys.stderr)))
+            sources.append(Source(str(path), io.BufferedReader(_Told(file, told), _READ_BYTES), size, name))
         yield sources
+
+
+class _Told(io.RawIOBase):
+    """A file that tells how far it has been read, in KiB."""
+
+    def __init__(self, file: io.FileIO, told: CountProgress) -> None:
+        self._file = file
+        self._told = told
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        read = self._file.readinto(buffer)
+        self._told((read or 0) >> 10)
+        return read
 
 
 def _stem(path: Path) -> str:
