@@ -15,6 +15,8 @@ from harness.profile.errors import Problem, ProfileError
 from harness.profile.loader import Loaded
 from harness.profile.schema import profile_schema
 
+STUB = "stub"
+
 
 @click.group(name="profile", short_help="Check a profile, or print the schema of profiles.")
 def command() -> None:
@@ -26,21 +28,35 @@ def command() -> None:
 @click.option("--variant", metavar="NAME", help="Lay this variant of the profile over it.")
 @set_option
 @time_scale_option
+@click.option(
+    "--target",
+    default=STUB,
+    show_default=True,
+    metavar="stub|simulator|URL",
+    help="What it is meant for: rates that the bundled stub cannot be trusted with here are refused for the stub only.",
+)
 @json_option
-def check(profile: Path, variant: str | None, sets: tuple[str, ...], time_scale: float, as_json: bool) -> None:
+def check(
+    profile: Path, variant: str | None, sets: tuple[str, ...], time_scale: float, target: str, as_json: bool
+) -> int:
     """Says in plain sentences what PROFILE will send, what it can become at worst, and whether it is long enough for
     the verdicts that it asks for. Sends nothing. Every variant is checked too.
 
     \b
     overload profile check profiles/worked_example.yaml
     overload profile check profiles/worked_example.yaml --variant fair_queues --time-scale 0.25
-    overload profile check profiles/worked_example.yaml --set tenants.D.replans.rounds=4 --json
+    overload profile check profiles/worked_example.yaml --set tenants.D.replans.rounds=3 --json
+    overload profile check profiles/worked_example.yaml --time-scale 0.1 --target simulator
 
     Exit code 0: sound. 2: not, and every problem is on standard error.
     """
     loaded = _load_all(profile, variant, sets, time_scale)
     described = describe(loaded.profile, cores=usable_cores())
     click.echo(_json(loaded, described) if as_json else _text(loaded, described))
+    if target != STUB or described.stub_refusal is None:
+        return 0
+    click.echo(f"{profile}: {described.stub_refusal}", err=True)
+    return 2
 
 
 @command.command()

@@ -125,6 +125,16 @@ def test_bad_input_is_one_clear_message_and_exit_code_2(args, says, tmp_path):
     assert not list((tmp_path / "r").glob("*"))
 
 
+def test_rates_that_the_stub_cannot_be_trusted_with_are_refused_for_the_stub_only():
+    fast = ("profile", "check", WORKED, "--time-scale", "0.01")
+    refused = overload(*fast)
+    assert refused.returncode == 2
+    assert "the bundled stub is trusted up to" in refused.stderr
+    assert "62,400" in refused.stdout
+    assert overload(*fast, "--target", "simulator").returncode == 0
+    assert overload("profile", "check", WORKED, "--time-scale", "0.25").returncode == 0
+
+
 def test_unknown_check_names_are_offered(simulated):
     done = overload("check", simulated[0], "--only", "fairness.ordinary_unmovd")
     assert done.returncode == 2

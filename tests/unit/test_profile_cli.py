@@ -99,7 +99,7 @@ def test_the_schema_is_json(overload):
 
 def test_the_examples_of_the_help_run(overload):
     examples = [line.strip() for line in (check.help or "").splitlines() if line.strip().startswith("overload ")]
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         code, _, err = overload(*shlex.split(example)[1:])
         assert (code, err) == (0, "")
