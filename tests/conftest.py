@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,18 @@ def worked_example():
         return Profile.model_validate(with_values(WORKED_EXAMPLE, values or {}))
 
     return make
+
+
+_given_way = False
+
+
+@pytest.fixture(autouse=True)
+def _give_way(request):
+    """Beside a worker whose tests measure time, one whose tests do not steps back once and for all."""
+    global _given_way
+    if "PYTEST_XDIST_WORKER" in os.environ and not _given_way and not request.node.get_closest_marker("live"):
+        _given_way = True
+        os.nice(10)
 
 
 def pytest_collection_modifyitems(items):

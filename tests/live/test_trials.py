@@ -65,7 +65,10 @@ def folder(tmp_path):
     ids=["shared_fifo", "fair_queues"],
 )
 def test_one_shared_queue_hurts_the_others_and_fair_queues_do_not(folder, admission, expected):
-    judged = trial.run(loaded(service={**DOCUMENT["service"], "admission": admission}), folder, trial.STUB)
+    made = loaded(service={**DOCUMENT["service"], "admission": admission})
+    judged = trial.run(made, folder, trial.STUB)
+    if words(judged)["trial.on_time"] is Word.INVALID:  # the machine was busy: such a trial says nothing of the stub
+        judged = trial.run(made, trial.new_folder(folder.parent, "again"), trial.STUB)
     found = words(judged)
     assert found["fairness.ordinary_unmoved"] == expected, judged.verdicts
     assert found["fairness.refusals_structured"] == Word.PASS, judged.verdicts
