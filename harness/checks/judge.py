@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from harness.checks.context import time_scale
 from harness.checks.registry import CHECKS
+from harness.checks.tiers import Judgeable, judgeable, tiers_of
 from harness.checks.verdict import Verdict, Word
 from harness.errors import BadInput
 from harness.ledger.reader import Trial
@@ -56,6 +57,9 @@ def judge_one(trial: Trial, name: str, params: dict[str, Any]) -> Verdict:
         if known(name) != [name]:
             raise UnknownCheck(f"'{name}' is a family of checks; a profile gives each by its whole name")
         check = CHECKS[name]
+        given = tiers_of(trial.manifest)
+        if given is not None and (missing := judgeable(name, given)).missing:
+            return _withheld(missing)
         return check.judge(trial, scaled(check.params.model_validate(params), time_scale(trial)))
     except ValidationError as error:
         first = error.errors()[0]
@@ -67,6 +71,13 @@ def judge_one(trial: Trial, name: str, params: dict[str, Any]) -> Verdict:
         return _broken(name, f"what it needs cannot be read ({type(error).__name__}: {error})")
     except Exception as error:  # whatever it is: the other verdicts must still be given
         return _broken(name, f"the check itself broke ({type(error).__name__}: {error}); please report it")
+
+
+def _withheld(found: Judgeable) -> Verdict:
+    """The target does not let this be seen: said before the trial, and now again."""
+    lacks = " and ".join(tier.value for tier in found.missing)
+    sentence = f"Cannot be judged: the target file gives no {lacks}."
+    return Verdict(found.check, Word.INCONCLUSIVE, None, None, "", 0, sentence, add="add " + "; ".join(found.add))
 
 
 def _broken(name: str, reason: str) -> Verdict:

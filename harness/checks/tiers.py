@@ -1,0 +1,99 @@
+"""How much a target must let us see for a check to be judged, and what to add to the target file where it does not.
+
+    answers        status and timing of each call: every service gives these
+    typed          outcomes told apart, and how long calls waited: `answers` of the target file
+    decisions      the service's own log, joined by attempt: `evidence.decisions`
+    dependencies   what reached the services behind it, for which those of the stub stand in: `evidence.dependencies`
+
+and some checks judge agent runs, which the target file must say how to open (`runs`, or a `driver`). Below its tier a
+check is INCONCLUSIVE and says what to add: it is told before the trial (`overload target check`) and after it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from harness.checks.registry import CHECKS
+
+
+class Tier(StrEnum):
+    ANSWERS = "answers"
+    TYPED = "typed"
+    DECISIONS = "decisions"
+    DEPENDENCIES = "dependencies"
+    RUNS = "runs"
+    LEFTOVERS = "leftovers"
+
+
+ADD = {
+    Tier.TYPED: "`answers`: how an answer says its outcome (`outcome` rules) and its queue wait (`queue_wait`)",
+    Tier.DECISIONS: "`evidence: {decisions: {file: ... or url: ..., fields: {...}}}`, the service's own log of what it "
+    "decided, with the header Overload-Attempt in each line",
+    Tier.DEPENDENCIES: "`evidence: {dependencies: http://...}`, the address of `overload stub --dependencies-only`, "
+    "which the service calls in place of its own dependencies",
+    Tier.RUNS: "`runs` (how a run is opened, steps submitted), or a `driver`",
+    Tier.LEFTOVERS: "nothing: only the bundled stub tells what it still holds at the end",
+}
+
+_ARRIVED = (Tier.RUNS, Tier.DEPENDENCIES)
+_BOTH = (Tier.RUNS, Tier.DEPENDENCIES, Tier.DECISIONS)
+NEEDS: dict[str, tuple[Tier, ...]] = {
+    "fairness.ordinary_unmoved": (),
+    "fairness.refusals_structured": (),
+    "agent.replan_share": (),
+    "agent.budget_at_source": (),
+    "trial.conserved": (),
+    "trial.on_time": (),
+    "trial.decisions_complete": _BOTH,
+    "trial.leak_free": (Tier.LEFTOVERS,),
+    "v01.fan_out_ceiling": _ARRIVED,
+    "v02.foreground_first": _ARRIVED,
+    "v03.tenant_share": _ARRIVED,
+    "v04.bulkheads": _ARRIVED,
+    "v05.one_retry_owner": (Tier.DEPENDENCIES,),
+    "v06.expiry": _BOTH,
+    "v07.retry_after": _BOTH,
+    "v08.circuit": _BOTH,
+    "v09.ambiguous_write": _BOTH,
+    "v10.outage_recovery": _BOTH,
+    "capacity.coalesced": _BOTH,
+    "capacity.cancelled": _BOTH,
+    "capacity.adaptive_bounded": _BOTH,
+}
+"""Check -> what it cannot be judged without, beside answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgeable:
+    """missing: tiers that the target does not give. add: what to add to the target file, a sentence each."""
+
+    check: str
+    missing: tuple[Tier, ...]
+
+    @property
+    def add(self) -> tuple[str, ...]:
+        return tuple(ADD[tier] for tier in self.missing)
+
+
+def needs(check: str) -> tuple[Tier, ...]:
+    """Without an entry, by the words of the check's own `needs`."""
+    if check in NEEDS:
+        return NEEDS[check]
+    words = CHECKS[check].needs if check in CHECKS else ""
+    found = [tier for tier, word in ((Tier.DEPENDENCIES, "arrivals"), (Tier.DECISIONS, "decisions")) if word in words]
+    return tuple(found)
+
+
+def judgeable(check: str, given: Collection[Tier]) -> Judgeable:
+    return Judgeable(check, tuple(tier for tier in needs(check) if tier not in given))
+
+
+def tiers_of(manifest: dict[str, Any]) -> frozenset[Tier] | None:
+    """What a trial's target gave; None for the stub and the simulator, which give everything."""
+    if (manifest.get("target") or {}).get("kind") != "file":
+        return None
+    evidence = manifest.get("evidence") or {}
+    return frozenset(tier for tier in Tier if evidence.get(tier.value)) | {Tier.ANSWERS}
