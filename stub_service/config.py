@@ -26,22 +26,29 @@ class ServiceTimeConfig:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionConfig:
-    """policy: shared_fifo (queue), tenant_cap (queue, cap), fair_queues (queue_per_tenant)."""
+    """policy: shared_fifo (queue), tenant_cap (queue, cap), fair_queues (queue_per_tenant, weights: (tenant, calls a
+    turn), 1 for others), shuffle_sharded (queues, hand, queue of each, salt of the hash)."""
 
     policy: str
     queue: int = 0
     queue_per_tenant: int = 0
     cap: int = 0
+    weights: tuple[tuple[str, int], ...] = ()
+    queues: int = 0
+    hand: int = 0
+    salt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SharedServiceConfig:
-    """workers: ((from_ns, count), ...), first from 0, in order: how many there are from each instant on."""
+    """workers: ((from_ns, count), ...), first from 0, in order: how many there are from each instant on. shadow: a
+    policy that decides nothing; what it would have decided is recorded."""
 
     workers: tuple[tuple[int, int], ...]
     service_time: ServiceTimeConfig
     admission: AdmissionConfig
     seed: int = 1
+    shadow: AdmissionConfig | None = None
 
 
 def to_json(config: SharedServiceConfig) -> dict[str, Any]:
@@ -53,6 +60,12 @@ def from_json(document: dict[str, Any]) -> SharedServiceConfig:
     return SharedServiceConfig(
         workers=tuple((int(at), int(count)) for at, count in document["workers"]),
         service_time=ServiceTimeConfig(**document["service_time"]),
-        admission=AdmissionConfig(**document["admission"]),
+        admission=_admission(document["admission"]),
         seed=int(document["seed"]),
+        shadow=_admission(document["shadow"]) if document.get("shadow") is not None else None,
     )
+
+
+def _admission(document: dict[str, Any]) -> AdmissionConfig:
+    weights = tuple((str(tenant), int(weight)) for tenant, weight in document.get("weights", ()))
+    return AdmissionConfig(**{**document, "weights": weights})

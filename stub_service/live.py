@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from stub_service.admission.policy import WAITING, Ticket
 from stub_service.admission.service import SharedService
+from stub_service.admission.shadow import Shadow, shadow_row
 from stub_service.metrics import Metrics, TenantFigures
 from stub_service.timers import Timer, Timers
 
@@ -32,13 +33,15 @@ Record = Callable[[dict[str, Any]], None]
 
 
 class Asked(NamedTuple):
-    """What a request says of itself. deadline_ns: how long it may wait in the queue."""
+    """What a request says of itself. deadline_ns: how long it may wait in the queue. claimed: the tenant that it claims
+    to be of, in a header."""
 
     call: str | None
     attempt_id: str | None
     round: int | None
     deadline_ns: int | None
     cost: float
+    claimed: str | None = None
 
 
 class Told(NamedTuple):
@@ -81,6 +84,7 @@ class LiveService:
         self._changes: list[Timer] = []
         self._epoch_ns = 0
         self._stopped = False
+        self._shadow = Shadow(service.shadow, self._tell_shadow) if service.shadow is not None else None
         self.set_epoch(time.monotonic_ns())
 
     def now_ns(self) -> int:
@@ -90,6 +94,8 @@ class LiveService:
     def set_epoch(self, monotonic_ns: int) -> None:
         """The trial begins at this instant of CLOCK_MONOTONIC: evidence and changes of workers count from there."""
         self._epoch_ns = monotonic_ns
+        if self._shadow is not None:
+            self._shadow.set_epoch(monotonic_ns)
         for timer in self._changes:
             self._timers.cancel(timer)
         self._changes = [
@@ -99,8 +105,9 @@ class LiveService:
         self._change_workers(None, 0, time.monotonic_ns())
 
     def arrive(self, tenant: str, asked: Asked) -> Told | Accepted:
-        """A call at the door: an answer if it is refused, else something to wait for."""
+        """A call at the door: an answer if it is refused, else something to wait for. tenant: of its credential."""
         now_ns = time.monotonic_ns()
+        tenant = self.service.charge(tenant, asked.claimed)
         figures = self._metrics.of(tenant)
         figures.offered += 1
         if self._stopped:
@@ -108,6 +115,8 @@ class LiveService:
             row = self._row(tenant, asked, "failed", now_ns)
             self._record(row | {"reason": "stub_stopped", "status": 503})
             return _stopped(tenant)
+        if self._shadow is not None:
+            self._shadow.arrive(tenant, asked.cost, asked, asked.deadline_ns, now_ns)
         ticket = Ticket(tenant, asked.cost, None)
         reason = self.service.offer(ticket, now_ns)
         if reason is not None:
@@ -181,6 +190,8 @@ class LiveService:
         else:
             extra["status"] = 200
         self._write(accepted, "served", now_ns, **extra)
+        if self._shadow is not None:
+            self._shadow.advance(now_ns)
         body = {"outcome": "served", "reason": None, "tenant": ticket.tenant}
         self._answer(accepted, Told(200, body, queue_ns, service_ns))
         self._start_ready(now_ns, due_ns)
@@ -222,21 +233,30 @@ class LiveService:
                 row[key] = value
         self._record(row)
 
+    def _tell_shadow(self, ticket: Ticket, outcome: str, reason: str | None, at_ns: int) -> None:
+        about, policy = _about(ticket.tenant, ticket.ref), self.service.shadow_policy
+        self._record(shadow_row(at_ns - self._epoch_ns, about, policy, ticket, outcome, reason))
+
     def _row(self, tenant: str, asked: Asked, outcome: str, now_ns: int) -> dict[str, Any]:
         service = self.service
-        row: dict[str, Any] = {"t_ns": now_ns - self._epoch_ns}
-        if asked.call is not None:
-            row["call"] = asked.call
-        if asked.attempt_id is not None:
-            row["attempt_id"] = asked.attempt_id
-        row["tenant"] = tenant
-        if asked.round is not None:
-            row["round"] = asked.round
-        row["outcome"] = outcome
+        row: dict[str, Any] = {"t_ns": now_ns - self._epoch_ns, **_about(tenant, asked), "outcome": outcome}
         row["waiting"] = service.policy.waiting
         row["running"] = service.running
         row["workers"] = service.workers
         return row
+
+
+def _about(tenant: str, asked: Asked) -> dict[str, Any]:
+    """Which call a row is about."""
+    about: dict[str, Any] = {}
+    if asked.call is not None:
+        about["call"] = asked.call
+    if asked.attempt_id is not None:
+        about["attempt_id"] = asked.attempt_id
+    about["tenant"] = tenant
+    if asked.round is not None:
+        about["round"] = asked.round
+    return about
 
 
 def _stopped(tenant: str) -> Told:

@@ -13,6 +13,8 @@ _DECIMAL = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
 _COST = re.compile(r"\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", re.ASCII)
 MOST_DEADLINE_MS = 86_400_000
 MOST_COST = 1e15
+CLAIMED = "X-Tenant"
+"""In which a request may claim to be of another tenant; whom it is charged to is decided by `SharedService.charge`."""
 
 
 def read_headers(headers: Mapping[str, str]) -> Asked | str:
@@ -37,4 +39,5 @@ def read_headers(headers: Mapping[str, str]) -> Asked | str:
         int(round_) if round_ is not None else None,
         round(float(deadline) * 1_000_000) if deadline is not None else None,
         float(cost) if cost is not None else -1.0,
+        headers.get(CLAIMED),
     )

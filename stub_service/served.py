@@ -12,9 +12,10 @@ from typing import Any
 import orjson
 
 from stub_service import config as shared_config
+from stub_service.admission.shuffle_sharding import MOST_HAND, MOST_QUEUES
 from stub_service.capacity import config as capacity_config
 from stub_service.capacity.config import Bulkhead, CapacityConfig
-from stub_service.config import SharedServiceConfig
+from stub_service.config import AdmissionConfig, SharedServiceConfig
 from stub_service.dependency import faults
 
 _BAD = (KeyError, TypeError, ValueError, AttributeError)
@@ -82,10 +83,24 @@ def _shared_problem(config: SharedServiceConfig) -> str | None:
         return "service_time.mean_ns must be above zero"
     if min(times.sigma, times.base_ns, times.per_unit_ns, times.cap_ns, times.load_slope) < 0:
         return "service_time: no part of it can be negative"
-    if min(config.admission.queue, config.admission.queue_per_tenant, config.admission.cap) < 0:
-        return "admission: no bound can be negative"
-    if config.admission.policy == "tenant_cap" and config.admission.cap < 1:
-        return "admission.cap must be at least 1: with 0 nothing would ever start"
+    for name, admission in (("admission", config.admission), ("shadow", config.shadow)):
+        if admission is not None and (problem := _admission_problem(admission)):
+            return f"{name}{problem}"
+    return None
+
+
+def _admission_problem(admission: AdmissionConfig) -> str | None:
+    if min(admission.queue, admission.queue_per_tenant, admission.cap) < 0:
+        return ": no bound can be negative"
+    if admission.policy == "tenant_cap" and admission.cap < 1:
+        return ".cap must be at least 1: with 0 nothing would ever start"
+    if any(weight < 1 for _, weight in admission.weights):
+        return ".weights must be at least 1: with 0 a tenant would never start"
+    if admission.policy == "shuffle_sharded":
+        if not 1 <= admission.hand <= min(admission.queues, MOST_HAND) or admission.queues > MOST_QUEUES:
+            return f": needs 1 <= hand <= queues, a hand of at most {MOST_HAND} and at most {MOST_QUEUES} queues"
+        if not 0 <= admission.salt < 1 << 63:
+            return ".salt must be from 0 to 2^63"
     return None
 
 

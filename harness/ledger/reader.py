@@ -110,7 +110,7 @@ class Trial:
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
     """Columns of decisions.jsonl, one place a row, in file order; rows `started` are left out (nothing joins on them),
-    and those of a capacity layer (harness/ledger/evidence.py).
+    and those with a `part`: of a capacity layer (harness/ledger/evidence.py), or of a shadow, which decided nothing.
 
     key: `attempt_key` of the attempt; -1 where the row names no attempt of a harness. outcome: place in
     DECISION_OUTCOMES.
@@ -147,7 +147,7 @@ def _read_decisions(path: Path) -> Decisions | None:
     for _, rows in _chunks(path, skip=_STARTED):
         try:
             rows = [  # noqa: PLW2901
-                row for row in rows if row["outcome"] != "started" and row.get("part") != "capacity"
+                row for row in rows if row["outcome"] != "started" and "part" not in row
             ]
             outcomes.extend([codes[row["outcome"]] for row in rows])
             keys.extend([_key(row.get("attempt_id")) for row in rows])

@@ -1,6 +1,7 @@
 """A file -> a Profile, or every problem with it at once.
 
-    text -> nodes (nodes.py) -> variant and `--set` laid in -> models (model.py) -> rules between fields -> time scale
+    text -> nodes (nodes.py) -> variant and `--set` laid in -> models (model.py) -> rules between fields -> groups of
+    tenants dealt out (groups.py) -> time scale
 
 What comes back holds the *resolved document*: what the profile says once the variant and the sets are applied, short
 forms kept, `variants` left out (they are spent), not time-scaled. It loads again to the same profile, and is what a
@@ -21,6 +22,7 @@ from harness.profile import nodes
 from harness.profile.base import Part
 from harness.profile.errors import Problem, ProfileError
 from harness.profile.explain import explain, explain_contradictions, explain_params
+from harness.profile.groups import dealt_out, has_groups
 from harness.profile.model import Profile
 from harness.profile.nodes import Node
 from harness.profile.overrides import apply_sets, apply_variant, check_variants, names_of
@@ -121,10 +123,29 @@ def _finish(
         problems += explain_params(root, checks)
     if profile is None or problems:
         raise ProfileError(_in_order(problems))
+    if has_groups(document):
+        profile, document = _with_groups(document, root)
     if time_scale != 1:
         profile = scaled(profile, time_scale)
         _check_scaled(profile, time_scale)
     return Loaded(profile, document, variant, time_scale, names_of(root))
+
+
+def _with_groups(document: dict[str, Any], root: Node) -> tuple[Profile, dict[str, Any]]:
+    """Raises ProfileError where names meet (`light-1` beside `light` with a count), or there are too many tenants."""
+    made = dealt_out(document)
+    try:
+        many = sum(tenant.get("count", 1) for tenant in document["tenants"].values())
+        if len(made["tenants"]) < many:
+            raise ProfileError([_of_tenants(root, "two tenants have one name once the groups are dealt out")])
+        return Profile.model_validate(made), made
+    except ValidationError as error:
+        raise ProfileError([_of_tenants(root, f"groups: {error.errors()[0]['msg']}")]) from None
+
+
+def _of_tenants(root: Node, rule: str) -> Problem:
+    mark = root.keys["tenants"]
+    return Problem(mark.file, mark.line, mark.column, "tenants", None, rule)
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:

@@ -176,18 +176,33 @@ class ServiceTime(Part):
 
 
 class Admission(Part):
-    """Which calls wait, and in which order they start."""
+    """Which calls wait, and in which order they start.
 
-    policy: Literal["shared_fifo", "tenant_cap", "fair_queues"]
+    shared_fifo: one `queue`. tenant_cap: and at most `cap` running of a tenant. fair_queues: a queue for each tenant;
+    `weights` say how many calls a tenant's turn is long, 1 for others. shuffle_sharded: so many `queues` for all, each
+    of length `queue`; every tenant is dealt a `hand` of them and joins the shortest.
+    """
+
+    policy: Literal["shared_fifo", "tenant_cap", "fair_queues", "shuffle_sharded"]
     queue: Annotated[int, Field(ge=0, le=10_000_000, strict=True)] | None = None
     queue_per_tenant: Annotated[int, Field(ge=0, le=10_000_000, strict=True)] | None = None
     cap: Count | None = None
+    weights: dict[Name, Annotated[int, Field(ge=1, le=100, strict=True)]] = {}
+    queues: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = None
+    hand: Annotated[int, Field(ge=1, le=32, strict=True)] | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        needed = {"shared_fifo": {"queue"}, "tenant_cap": {"queue", "cap"}, "fair_queues": {"queue_per_tenant"}}
-        given = {f for f in ("queue", "queue_per_tenant", "cap") if getattr(self, f) is not None}
+        needed = {
+            "shared_fifo": {"queue"},
+            "tenant_cap": {"queue", "cap"},
+            "fair_queues": {"queue_per_tenant"},
+            "shuffle_sharded": {"queues", "hand", "queue"},
+        }
+        given = {f for f in ("queue", "queue_per_tenant", "cap", "queues", "hand") if getattr(self, f) is not None}
+        given |= {"weights"} if self.weights else set()
         missing, extra = needed[self.policy] - given, given - needed[self.policy]
+        extra -= {"weights"} if self.policy == "fair_queues" else set()
         if missing:
             raise ValueError(f"policy {self.policy} needs {' and '.join(sorted(missing))}")
         if extra:
@@ -196,15 +211,19 @@ class Admission(Part):
             if getattr(self, key) == 0:
                 rule = f"policy {self.policy} needs a queue of at least 1 (a queue of 0 has nothing to order)"
                 raise Contradictions([((key,), rule)])
+        if self.hand is not None and self.queues is not None and self.hand > self.queues:
+            raise Contradictions([(("hand",), f"a hand of {self.hand} cannot be dealt from {self.queues} queues")])
         return self
 
 
 class Service(Part):
-    """What the stub and the simulator run. A staging target ignores it."""
+    """What the stub and the simulator run. A staging target ignores it. shadow: another policy, which decides nothing;
+    what it would have decided is recorded."""
 
     workers: Workers
     service_time: ServiceTime
     admission: Admission
+    shadow: Admission | None = None
 
 
 class Replans(Part):
@@ -230,9 +249,18 @@ class Recorded(Part):
     file: Annotated[str, Field(min_length=1, max_length=4096)]
 
 
-class Tenant(Part):
-    """Who is charged, what it offers, and how it takes a refusal."""
+class Claims(Part):
+    """A header in which the tenant claims with each call to be another one, of so many; its credential stays."""
 
+    header: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")] = "X-Tenant"
+    values: Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
+
+
+class Tenant(Part):
+    """Who is charged, what it offers, and how it takes a refusal. count: so many of its like, NAME-1 and so on; the name
+    then stands for all of them in `ordinary` and in weights."""
+
+    count: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 1
     rate: Rates | None = None
     pace: Literal["even", "poisson"] = "even"
     phase: DurationNs = 0
@@ -241,6 +269,7 @@ class Tenant(Part):
     replans: Replans | None = None
     budget: Budget | None = None
     patience: DurationNs | None = None
+    claims: Claims | None = None
     traffic_class: TrafficClass = "interactive"
 
     @model_validator(mode="after")

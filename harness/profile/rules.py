@@ -47,6 +47,7 @@ def contradictions(parts: Mapping[str, Any]) -> Iterator[Contradiction]:
             yield from _of_tenant(name, tenant, duration)
     if parts.get("service") is not None:
         yield from _of_service(dict(parts["service"]), duration)
+        yield from _of_weights(dict(parts["service"]), tenants)
     yield from run_rules.contradictions(parts)
 
 
@@ -81,6 +82,13 @@ def _of_tenant(name: str, tenant: Tenant, duration: int) -> Iterator[Contradicti
             )
     if tenant.phase >= duration:
         yield ("tenants", name, "phase"), "the first call would be due after the trial"
+
+
+def _of_weights(service: Mapping[str, Any], tenants: Mapping[str, Tenant | None]) -> Iterator[Contradiction]:
+    for key in ("admission", "shadow"):
+        for name in service[key].weights if service.get(key) is not None else ():
+            if tenants and name not in tenants:
+                yield ("service", key, "weights", name), "there is no such tenant"
 
 
 def _of_service(service: Mapping[str, Any], duration: int | None) -> Iterator[Contradiction]:

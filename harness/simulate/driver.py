@@ -17,9 +17,11 @@ from harness.ledger.outcomes import ABANDONED, FAILED, OPEN, SERVED, THROTTLED
 from harness.profile.model import Profile
 from harness.simulate.service import shared_service
 from harness.workload.callers import NEVER, Caller
+from harness.workload.claims import claimed_by
 from harness.workload.plan import RecordedSource, no_recordings, service_caller
 from stub_service.admission.policy import GONE, RUNNING, WAITING, Ticket
 from stub_service.admission.service import SharedService
+from stub_service.admission.shadow import Shadow, Tell
 from stub_service.defects import registry as defects
 
 _WORKERS, _END, _ANSWER, _ABANDON, _REPLAN, _ARRIVE = range(6)
@@ -44,14 +46,18 @@ class Simulation:
         on_decision: DecisionSink | None = None,
         recorded: RecordedSource = no_recordings,
         defect: str | None = None,
+        on_shadow: Tell | None = None,
     ) -> None:
         config = shared_service(profile)
         self._service = SharedService(config)
         if defect is not None:
             defects.lay(defect, self._service, config)
+        shadow = self._service.shadow
+        self._shadow = Shadow(shadow, on_shadow) if shadow is not None and on_shadow is not None else None
         names = enumerate(profile.tenants)
         self._callers: list[Caller] = [service_caller(profile, name, index, recorded) for index, name in names]
         self._patience = [profile.patience_of(name) for name in profile.tenants]
+        self._claims = [tenant.claims for tenant in profile.tenants.values()]
         self._until_start = profile.patience_until == "start"
         self._limit_ns = profile.duration + profile.drain
         self._on_call = on_call
@@ -81,6 +87,8 @@ class Simulation:
                 handlers[kind](subject, now)
             if policy.waiting:
                 self._start(now)
+        if self._shadow is not None:
+            self._shadow.advance(now + 1)
         self._leave_open(now)
         return now
 
@@ -106,14 +114,17 @@ class Simulation:
             self._on_call(call)
             return
         call.sent_ns = now
-        ticket = Ticket(call.tenant, call.cost, call)
+        claims, patience = self._claims[caller.index], self._patience[caller.index]
+        charged = self._service.charge(call.tenant, claimed_by(call, claims) if claims is not None else None)
+        if self._shadow is not None:
+            self._shadow.arrive(charged, call.cost, call, patience, now)
+        ticket = Ticket(charged, call.cost, call)
         reason = self._service.offer(ticket, now)
         if reason is not None:
             self._refuse(call, ticket, reason, now)
             return
         if self._on_decision:
             self._on_decision(self._service, ticket, "queued", None, now)
-        patience = self._patience[caller.index]
         if patience is not None:
             self._order += 1
             heapq.heappush(self._heap, (now + patience, _ABANDON, self._order, ticket))

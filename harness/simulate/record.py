@@ -20,6 +20,7 @@ from harness.simulate.driver import CallSink, DecisionSink, Simulation
 from harness.workload.plan import RecordedSource, no_recordings
 from stub_service.admission.policy import Ticket
 from stub_service.admission.service import SharedService
+from stub_service.admission.shadow import Tell, shadow_row
 from stub_service.capacity.records import Arrival, Decision, Effect
 from stub_service.capacity.records import row as capacity_row
 
@@ -47,7 +48,8 @@ def simulation_of(
     if has_runs(profile):
         records = records_to(add[DECISIONS], add[ARRIVALS], add[EFFECTS])
         return CapacitySimulation(profile, calls_to(add[CALLS]), records, defect)
-    return Simulation(profile, calls_to(add[CALLS]), decisions_to(add[DECISIONS]), recorded, defect)
+    told = shadow_to(add[DECISIONS], profile)
+    return Simulation(profile, calls_to(add[CALLS]), decisions_to(add[DECISIONS]), recorded, defect, told)
 
 
 def calls_to(add: AddLine) -> CallSink:
@@ -86,6 +88,21 @@ def decisions_to(add: AddLine) -> DecisionSink:
         add(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
 
     return on_decision
+
+
+def shadow_to(add: AddLine, profile: Profile) -> Tell | None:
+    """A sink that adds a line of decisions.jsonl for each call that the shadow has decided; None without a shadow."""
+    if profile.service is None or profile.service.shadow is None:
+        return None
+    policy = profile.service.shadow.policy
+
+    def on_shadow(ticket: Ticket, outcome: str, reason: str | None, now_ns: int) -> None:
+        call: Call = ticket.ref
+        about = {"call": call.id, "attempt_id": f"{call.id}.1", "tenant": ticket.tenant, "round": call.round}
+        row = shadow_row(now_ns, about, policy, ticket, outcome, reason)
+        add(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+
+    return on_shadow
 
 
 def records_to(decisions: AddLine, arrivals: AddLine, effects: AddLine) -> RecordSink:

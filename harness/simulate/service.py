@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from harness.errors import BadInput
 from harness.profile import capacity as described
-from harness.profile.model import Profile
+from harness.simulate.cost import cost_config, quota, usages
+from harness.profile.model import Admission, Profile
 from stub_service.capacity import config as made
 from stub_service.capacity.config import CapacityConfig
 from stub_service.config import AdmissionConfig, ServiceTimeConfig, SharedServiceConfig
@@ -20,7 +21,7 @@ def shared_service(profile: Profile) -> SharedServiceConfig:
             "stub, or give the address of a service with --target"
         )
     service = profile.service
-    time, admission = service.service_time, service.admission
+    time = service.service_time
     return SharedServiceConfig(
         workers=tuple((from_ns, count) for from_ns, _, count in service.workers.segments(FOR_EVER_NS)),
         service_time=ServiceTimeConfig(
@@ -32,13 +33,22 @@ def shared_service(profile: Profile) -> SharedServiceConfig:
             cap_ns=time.cap or 0,
             load_slope=time.load_slope,
         ),
-        admission=AdmissionConfig(
-            policy=admission.policy,
-            queue=admission.queue or 0,
-            queue_per_tenant=admission.queue_per_tenant or 0,
-            cap=admission.cap or 0,
-        ),
+        admission=_admission(service.admission, profile.seed),
         seed=profile.seed,
+        shadow=_admission(service.shadow, profile.seed) if service.shadow is not None else None,
+    )
+
+
+def _admission(admission: Admission, seed: int) -> AdmissionConfig:
+    return AdmissionConfig(
+        policy=admission.policy,
+        queue=admission.queue or 0,
+        queue_per_tenant=admission.queue_per_tenant or 0,
+        cap=admission.cap or 0,
+        weights=tuple(admission.weights.items()),
+        queues=admission.queues or 0,
+        hand=admission.hand or 0,
+        salt=seed,
     )
 
 
@@ -66,6 +76,8 @@ def capacity_config(profile: Profile) -> CapacityConfig:
         coalesce=capacity.coalesce,
         seed=profile.seed,
         faults=tuple(_fault(fault) for fault in profile.faults),
+        cost=cost_config(capacity.cost) if capacity.cost is not None else None,
+        usages=usages(profile),
     )
 
 
@@ -99,6 +111,7 @@ def _dependency(name: str, one: described.Dependency) -> made.Dependency:
         )
         if adaptive is not None
         else None,
+        quota=quota(one.quota) if one.quota is not None else None,
     )
 
 

@@ -20,9 +20,10 @@ NEW, WAITING, RUNNING, GONE = range(4)
 
 
 class Ticket:
-    """One call inside the service. ref: whatever the driver needs to find its own record of it."""
+    """One call inside the service. tenant: who is charged. queue: which queue it joined, where a tenant has several. ref:
+    whatever the driver needs to find its own record of it."""
 
-    __slots__ = ("arrived_ns", "cost", "order", "ref", "service_ns", "started_ns", "state", "tenant")
+    __slots__ = ("arrived_ns", "cost", "order", "queue", "ref", "service_ns", "started_ns", "state", "tenant")
 
     def __init__(self, tenant: str, cost: float, ref: Any) -> None:
         self.tenant = tenant
@@ -30,6 +31,7 @@ class Ticket:
         self.ref = ref
         self.state = NEW
         self.order = 0
+        self.queue = -1
         self.arrived_ns = -1
         self.started_ns = -1
         self.service_ns = -1

@@ -10,6 +10,8 @@ it returns.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from stub_service.admission import answers, registry
@@ -18,13 +20,29 @@ from stub_service.admission.policy import GONE, RUNNING, WAITING, Policy, Ticket
 from stub_service.config import SharedServiceConfig
 from stub_service.dependency import service_time
 
+Charge = Callable[[str, str | None], str]
+"""(tenant of the credential, tenant that the request claims or None) -> who is charged."""
+
+
+def by_credential(tenant: str, claimed: str | None) -> str:
+    """What a request says of itself changes nothing."""
+    return tenant
+
 
 class SharedService:
-    """Its parts are attributes, so that a defect can replace one: `policy`, `refuse`."""
+    """Its parts are attributes, so that a defect can replace one: `policy`, `refuse`, `charge`.
+
+    shadow: a service of the same configuration under the shadow's policy, for shadow.py to run; None without one.
+    """
 
     def __init__(self, config: SharedServiceConfig) -> None:
         self.policy: Policy = registry.build(config.admission)
         self.refuse: Refuse = answers.refuse
+        self.charge: Charge = by_credential
+        self.shadow: SharedService | None = None
+        self.shadow_policy = config.shadow.policy if config.shadow is not None else ""
+        if config.shadow is not None:
+            self.shadow = SharedService(replace(config, admission=config.shadow, shadow=None))
         self.running = 0
         self.workers = config.workers[0][1]
         self._change_at = [at for at, _ in config.workers]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from random import Random
 
 import pytest
@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from stub_service.admission.fair_queues import FairQueues
 from stub_service.admission.registry import POLICIES, build
 from stub_service.admission.shared_fifo import SharedFifo
+from stub_service.admission.shuffle_sharding import ShuffleSharded, deal
 from stub_service.admission.tenant_cap import TenantCap
+from stub_service.admission.weighted_queues import WeightedFairQueues
+from stub_service.admission.policy import Ticket
 from stub_service.config import AdmissionConfig
 from tests.property.admission_bench import MOST_WORKERS, TENANTS, Bench, Instant, promise_of, random_schedule
 
@@ -31,10 +34,19 @@ bounds = st.integers(1, 5)
 
 
 def configured(policy: str, queue: int, cap: int) -> AdmissionConfig:
-    return AdmissionConfig(policy, queue=queue, queue_per_tenant=queue, cap=cap)
+    """`weighted` is fair_queues with weights; the shards are few, so that hands overlap."""
+    weights = tuple((f"t{tenant}", 1 + (tenant * cap) % 4) for tenant in range(TENANTS)) if policy == "weighted" else ()
+    name = "fair_queues" if weights else policy
+    hand = min(cap, 3)
+    return AdmissionConfig(
+        name, queue=queue, queue_per_tenant=queue, cap=cap, weights=weights, queues=4, hand=hand, salt=queue
+    )
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+ALL = [*POLICIES, "weighted"]
+
+
+@pytest.mark.parametrize("policy", ALL)
 @patient
 @given(schedule=schedules, queue=bounds, cap=st.integers(1, 4))
 def test_policy_keeps_every_rule(policy, schedule, queue, cap):
@@ -42,7 +54,7 @@ def test_policy_keeps_every_rule(policy, schedule, queue, cap):
     assert Bench(build(config), promise_of(config)).run(schedule).broken == set()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ALL)
 def test_policy_keeps_every_rule_in_long_floods(policy):
     rng = Random(7)
     for _ in range(40):
@@ -150,7 +162,73 @@ class NaiveFairQueues:
         return len(self.queues.get(tenant, ()))
 
 
+class NaiveWeighted(NaiveFairQueues):
+    """The oracle: a turn is a list of so many places in the round, all but the first of which are given up with it."""
+
+    def __init__(self, queue_per_tenant, weights):
+        super().__init__(queue_per_tenant)
+        self.weights, self.used = weights, 0
+
+    def step(self, queues, turns, used):
+        """(tenant that is served next, used), from lengths and turns that it changes."""
+        while not queues.get(turns[0]):
+            turns.pop(0)
+            used = 0
+        turn = turns[0]
+        queues[turn] -= 1
+        used += 1
+        if not queues[turn]:
+            turns.pop(0)
+            used = 0
+        elif used == self.weights.get(turn, 1):
+            turns.append(turns.pop(0))
+            used = 0
+        return turn, used
+
+    def would_start(self, tenant, free):
+        queues, turns, used = {name: len(queue) for name, queue in self.queues.items()}, list(self.turns), self.used
+        started = 0
+        while free and any(queues.values()):
+            turn, used = self.step(queues, turns, used)
+            started += turn == tenant
+            free -= 1
+        return started, free
+
+    def take(self):
+        if not self.waiting:
+            return None
+        lengths = {name: len(queue) for name, queue in self.queues.items()}
+        turn, self.used = self.step(lengths, self.turns, self.used)
+        ticket = self.queues[turn].pop(0)
+        self.queues = {name: queue for name, queue in self.queues.items() if name in self.turns}
+        return ticket
+
+
+class NaiveSharded(NaiveFairQueues):
+    """The oracle: fair queues whose tenants are numbers of queues; which one is joined is tried out one by one."""
+
+    def __init__(self, config):
+        super().__init__(config.queue)
+        self.config = config
+
+    def offer(self, ticket, free):
+        hand = deal(ticket.tenant, self.config.queues, self.config.hand, self.config.salt)
+        joined = min(hand, key=lambda queue: len(self.queues.get(queue, ())))
+        if self.waiting >= free > 0 and len(self.queues.get(joined, ())) >= self.bound:
+            joined = min(hand, key=lambda queue: len(self.queues.get(queue, ())) - self.would_start(queue, free)[0])
+        ticket.queue = joined
+        called, ticket.tenant = ticket.tenant, joined
+        refused = super().offer(ticket, free)
+        ticket.tenant = called
+        return refused and "queue_full"
+
+    def discard(self, ticket):
+        self.queues[ticket.queue].remove(ticket)
+
+
 ORACLES = {
+    "weighted": lambda config: NaiveWeighted(config.queue_per_tenant, dict(config.weights)),
+    "shuffle_sharded": NaiveSharded,
     "tenant_cap": lambda config: NaiveTenantCap(config.queue, config.cap),
     "fair_queues": lambda config: NaiveFairQueues(config.queue_per_tenant),
 }
@@ -179,6 +257,66 @@ def test_fair_queues_serve_tenants_that_always_wait_within_one_of_each_other(ten
                 bench.offer(f"t{tenant}")
         served[policy_take(bench)] += 1
         assert max(served.values()) - min(served.values()) <= 1
+
+
+@patient
+@given(
+    weights=st.lists(st.integers(1, 7), min_size=2, max_size=6),
+    rounds=st.integers(1, 20),
+    seed=st.integers(0, 99),
+)
+def test_weighted_tenants_that_always_wait_are_served_by_their_weights_within_a_turn(weights, rounds, seed):
+    rng = Random(seed)
+    policy = WeightedFairQueues(9, {f"t{i}": weight for i, weight in enumerate(weights)})
+    served = [0] * len(weights)
+    for _ in range(rounds * sum(weights)):
+        for tenant in rng.sample(range(len(weights)), len(weights)):
+            while policy.offer(Ticket(f"t{tenant}", 1.0, None), 0) is None:
+                pass
+        served[int(policy.take().tenant[1:])] += 1
+    assert served == [rounds * weight for weight in weights]
+
+
+def test_a_tenant_that_was_idle_has_saved_nothing_up():
+    policy = WeightedFairQueues(100, {"idle": 3})
+    for _ in range(100):
+        policy.offer(Ticket("busy", 1.0, None), 0)
+    for _ in range(50):
+        policy.take()
+    for _ in range(100):
+        policy.offer(Ticket("idle", 1.0, None), 0)
+    assert [policy.take().tenant for _ in range(8)] == ["busy", "idle", "idle", "idle"] * 2
+
+
+@given(tenant=st.text(max_size=20), queues=st.integers(1, 4096), hand=st.integers(1, 32), salt=st.integers(0, 2**63 - 1))
+def test_a_hand_is_dealt_without_replacement_and_never_otherwise(tenant, queues, hand, salt):
+    hand = min(hand, queues)
+    cards = deal(tenant, queues, hand, salt)
+    assert len(set(cards)) == hand
+    assert set(cards) <= set(range(queues))
+    assert deal(tenant, queues, hand, salt) == cards
+
+
+def test_every_hand_is_as_likely_as_every_other():
+    """Chi-squared over the 56 sets of 3 of 8 queues: 55 degrees of freedom, 99.99 % below 104."""
+    tenants = 56 * 200
+    counts = Counter(frozenset(deal(f"tenant-{i}", 8, 3, 1)) for i in range(tenants))
+    assert len(counts) == 56
+    assert sum((count - 200) ** 2 / 200 for count in counts.values()) < 104
+
+
+def test_another_salt_deals_other_hands():
+    same = sum(set(deal(f"t{i}", 16, 3, 1)) == set(deal(f"t{i}", 16, 3, 2)) for i in range(1000))
+    assert same < 10
+
+
+def test_who_does_not_share_a_whole_hand_with_the_flood_keeps_a_queue():
+    policy = ShuffleSharded(16, 3, 5, salt=4)
+    while policy.offer(Ticket("flood", 1.0, None), 0) is None:
+        pass
+    full = set(policy.hand_of("flood"))
+    for i in range(300):
+        assert (policy.ahead_of(f"t{i}") > 0) == (set(policy.hand_of(f"t{i}")) <= full)
 
 
 def policy_take(bench: Bench) -> str:
@@ -259,6 +397,21 @@ class OneBoundForAll(FairQueues):
         return "tenant_queue_full" if self.waiting >= self._bound + free else super().offer(ticket, free)
 
 
+class NeverEndsItsTurn(WeightedFairQueues):
+    def _weight_of(self, key):
+        return 10**6
+
+
+class LongerTurns(WeightedFairQueues):
+    def _weight_of(self, key):
+        return super()._weight_of(key) + 5
+
+
+class JoinsTheFirst(ShuffleSharded):
+    def _shortest(self, hand):
+        return hand[0]
+
+
 class BoundForgotten(FairQueues):
     def offer(self, ticket, free):
         queue = self._queues.setdefault(ticket.tenant, OrderedDict())
@@ -283,6 +436,8 @@ BROKEN = [
     ("fair_queues", ForgetsItsPlace, "starvation"),
     ("fair_queues", OneBoundForAll, "refused_with_room"),
     ("fair_queues", BoundForgotten, "bound"),
+    ("weighted", NeverEndsItsTurn, "starvation"),
+    ("weighted", LongerTurns, "starvation"),
 ]
 
 
@@ -291,9 +446,21 @@ def test_bench_finds_out_a_broken_policy(policy, broken, rule):
     rng, found = Random(11), set()
     for _ in range(30):
         config = configured(policy, 3, 2)
-        arguments = {"shared_fifo": (3,), "tenant_cap": (3, 2), "fair_queues": (3,)}[policy]
+        weighted = (3, dict(config.weights))
+        arguments = {"shared_fifo": (3,), "tenant_cap": (3, 2), "fair_queues": (3,), "weighted": weighted}[policy]
         found |= Bench(broken(*arguments), promise_of(config)).run(random_schedule(rng)).broken
     assert rule in found
+
+
+def test_who_joins_another_queue_than_the_shortest_is_found_out_by_the_oracle():
+    rng, config = Random(3), configured("shuffle_sharded", 2, 3)
+    different = 0
+    for _ in range(20):
+        schedule = random_schedule(rng)
+        wrong = Bench(JoinsTheFirst(config.queues, config.hand, config.queue, config.salt), promise_of(config))
+        right = Bench(NaiveSharded(config), promise_of(config)).run(schedule)
+        different += wrong.run(schedule).trace != right.trace
+    assert different > 10
 
 
 def test_a_policy_without_a_promise_is_not_accepted_silently():
