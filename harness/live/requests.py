@@ -16,6 +16,8 @@ from urllib.parse import quote, urlsplit
 
 from harness.errors import BadInput
 from harness.ledger.call import Call
+from harness.profile.model import Claims
+from harness.workload.claims import claimed_by
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
@@ -112,10 +114,16 @@ def decimal_ms(ns: int) -> str:
 class Requests:
     """The requests of one tenant: `of(call)` gives the bytes."""
 
-    __slots__ = ("_base", "_id", "_paths", "_plain", "_prefix", "_rest", "_rest_body", "_rest_run")
+    __slots__ = ("_base", "_claims", "_id", "_paths", "_plain", "_prefix", "_rest", "_rest_body", "_rest_run")
 
     def __init__(
-        self, tenant: str, index: int, target: Target, token: str | None, queue_deadline_ns: int | None
+        self,
+        tenant: str,
+        index: int,
+        target: Target,
+        token: str | None,
+        queue_deadline_ns: int | None,
+        claims: Claims | None = None,
     ) -> None:
         named = token is not None
         token = token if token is not None else f"token-{tenant}"
@@ -127,6 +135,7 @@ class Requests:
         lines = [f"Host: {target.host}", f"Authorization: Bearer {token}", "User-Agent: overload", "Accept: */*"]
         if queue_deadline_ns is not None:
             lines.append(f"Overload-Queue-Deadline-Ms: {decimal_ms(queue_deadline_ns)}")
+        self._claims = claims
         self._id = b"%d." % index
         last = b"\r\nOverload-Call: " + self._id
         self._rest = "\r\n".join(lines).encode() + last
@@ -146,10 +155,11 @@ class Requests:
         head = self._plain if call.method is None and call.path is None else self._recorded(call)
         seq = call.seq
         if call.cost < 0:
-            tail = b"%b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\n\r\n%b"
-            return tail % (head, seq, self._id, seq, call.round, self._body(call))
-        tail = b"%b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\nOverload-Cost: %b\r\n\r\n%b"
-        return tail % (head, seq, self._id, seq, call.round, _decimal(call.cost), self._body(call))
+            tail = b"%b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\n%b\r\n%b"
+            return tail % (head, seq, self._id, seq, call.round, self._claim(call), self._body(call))
+        tail = b"%b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\nOverload-Cost: %b\r\n%b\r\n%b"
+        cost = _decimal(call.cost)
+        return tail % (head, seq, self._id, seq, call.round, cost, self._claim(call), self._body(call))
 
     def _of_run(self, call: Call) -> bytes:
         body, path = call.body or b"", encode_path(self._base + (call.path or "/"))
@@ -157,6 +167,12 @@ class Requests:
         form = b"%b%b%d\r\nOverload-Call: %b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\n\r\n%b"
         own, seq = self._id, call.seq
         return form % (begin, self._rest_run, len(body), own, seq, own, seq, call.round, body)
+
+    def _claim(self, call: Call) -> bytes:
+        """A line that says that the call is somebody else's, where its tenant claims so."""
+        if self._claims is None:
+            return b""
+        return f"{self._claims.header}: {quote(claimed_by(call, self._claims), safe='')}\r\n".encode()
 
     @staticmethod
     def _body(call: Call) -> bytes:

@@ -100,7 +100,8 @@ class LiveTrial:
             told = patience if until_start else None
             if patience is not None and not until_start and patience not in waits:
                 waits[patience] = Timeouts(self.scheduler, patience, _is_over, self._out_of_patience)
-            requests = Requests(caller.tenant, caller.index, target, tokens.get(caller.tenant), told)
+            token, claims = tokens.get(caller.tenant), self.profile.tenants[caller.tenant].claims
+            requests = Requests(caller.tenant, caller.index, target, token, told, claims)
             hangs_up = None if until_start or patience is None else waits[patience]
             tenants.append(LiveTenant(self, caller, self._network, requests, hangs_up, told is not None))
         return tenants

@@ -255,6 +255,13 @@ class Claims(Part):
     header: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")] = "X-Tenant"
     values: Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 
+    @model_validator(mode="after")
+    def _only_a_claim(self) -> Self:
+        own = ("authorization", "host", "connection", "content-length", "content-type", "transfer-encoding")
+        if self.header.lower() in own or self.header.lower().startswith("overload-"):
+            raise ValueError(f"the header {self.header} is one that every request needs for itself")
+        return self
+
 
 class Tenant(Part):
     """Who is charged, what it offers, and how it takes a refusal. count: so many of its like, NAME-1 and so on; the name

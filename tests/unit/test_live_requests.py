@@ -7,6 +7,7 @@ import pytest
 from harness.errors import BadInput
 from harness.ledger.call import Call
 from harness.live.requests import Requests, Unsendable, encode_path, target_of, tokens_of
+from harness.profile.model import Claims
 
 STUB = target_of("stub", "http://127.0.0.1:8000")
 URL = target_of("url", "http://127.0.0.1:8000/v1/chat?x=1")
@@ -96,8 +97,10 @@ def test_odd_but_harmless_names_are_sent_as_they_are():
     assert "Bearer token-Zoë <b>\r\n".encode() in requests(tenant="Zoë <b>").of(call())
 
 
-LOOPBACK = "is not loopback; only 127.0.0.0/8, ::1 and localhost are accepted"
-NO_TLS = "is not an http:// URL (TLS is not supported yet)"
+LOOPBACK = (
+    "is not loopback, nor on the allow list; only 127.0.0.0/8, ::1, localhost and the hosts of that list are accepted"
+)
+NOT_HTTP = "is not an http:// or https:// URL"
 LIKE = "give one such as http://127.0.0.1:8000/path"
 
 
@@ -108,8 +111,10 @@ LIKE = "give one such as http://127.0.0.1:8000/path"
         ("http://10.0.0.1/", f"target host '10.0.0.1' {LOOPBACK}"),
         ("http://0.0.0.0/", f"target host '0.0.0.0' {LOOPBACK}"),
         ("http://127.0.0.1.example.com/", f"target host '127.0.0.1.example.com' {LOOPBACK}"),
-        ("https://localhost/", f"target 'https://localhost/' {NO_TLS}"),
-        ("localhost:80", f"target 'localhost:80' {NO_TLS}"),
+        ("https://example.com/", f"target host 'example.com' {LOOPBACK}"),
+        ("ftp://localhost/", f"target 'ftp://localhost/' {NOT_HTTP}"),
+        ("localhost:80", f"target 'localhost:80' {NOT_HTTP}"),
+        ("http://localhost:0/", f"target 'http://localhost:0/' has port 0, on which nothing can listen; {LIKE}"),
         ("http://u:p@localhost/", "the target URL holds credentials; give tokens in OVERLOAD_TOKENS instead"),
         (
             "http://localhost:99999/",
@@ -127,14 +132,52 @@ def test_a_target_that_is_refused(url, message):
     ("kind", "url", "address", "host", "path"),
     [
         ("url", "http://localhost:81", ("127.0.0.1", 81), "localhost:81", "/service"),
-        ("url", "http://127.1.2.3/", ("127.1.2.3", 80), "127.1.2.3:80", "/"),
+        ("url", "http://127.1.2.3/", ("127.1.2.3", 80), "127.1.2.3", "/"),
         ("stub", "http://127.0.0.1:9/", ("127.0.0.1", 9), "127.0.0.1:9", "/service"),
         ("url", "http://[::1]:9/a", ("::1", 9), "[::1]:9", "/a"),
+        ("url", "http://[::1]:80/a", ("::1", 80), "[::1]", "/a"),
+        ("url", "https://localhost/a", ("127.0.0.1", 443), "localhost", "/a"),
+        ("url", "https://127.0.0.1:80/", ("127.0.0.1", 80), "127.0.0.1:80", "/"),
     ],
 )
 def test_a_target(kind, url, address, host, path):
     target = target_of(kind, url)
     assert (target.address, target.host, target.path) == (address, host, path)
+
+
+def test_a_host_on_the_allow_list_is_looked_up_once_and_all_its_addresses_kept(monkeypatch):
+    asked = []
+
+    def look_up(host, port, **_):
+        asked.append(host)
+        at = [(socket.AF_INET6, ("2001:db8::1", port, 0, 0)), (socket.AF_INET, ("192.0.2.1", port))]
+        return [(family, socket.SOCK_STREAM, 6, "", address) for family, address in at]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    target = target_of("url", "https://staging.example/v1", allowed_hosts=("Staging.Example",))
+    assert target.addresses == (("2001:db8::1", 443), ("192.0.2.1", 443))
+    assert (target.scheme, target.tls, target.name, target.ipv6) == ("https", Tls(), "staging.example", True)
+    assert asked == ["staging.example"]
+    with pytest.raises(BadInput, match="nor on the allow list"):
+        target_of("url", "https://other.example/v1", allowed_hosts=("staging.example",))
+    assert asked == ["staging.example"], "a host that is not allowed was looked up"
+
+
+def test_a_host_that_cannot_be_found_is_told_before_anything_is_sent(monkeypatch):
+    def look_up(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(BadInput) as error:
+        target_of("url", "http://nowhere.example/", allowed_hosts=("nowhere.example",))
+    assert str(error.value) == (
+        "host 'nowhere.example' cannot be found (Name or service not known); check its name, or give an address"
+    )
+
+
+def test_settings_for_tls_need_https():
+    with pytest.raises(BadInput, match="is plain HTTP, but there are settings for TLS; give an https:// URL"):
+        target_of("url", "http://localhost/", tls=Tls())
 
 
 def test_tokens_come_from_the_environment_and_are_never_shown():
@@ -144,3 +187,15 @@ def test_tokens_come_from_the_environment_and_are_never_shown():
         with pytest.raises(BadInput) as error:
             tokens_of({"OVERLOAD_TOKENS": text})
         assert "s3cret" not in str(error.value)
+
+
+def test_a_tenant_that_claims_to_be_others_keeps_its_credential():
+    made = Requests("A", 3, STUB, None, None, Claims(values=2))
+    texts = [made.of(call(seq=seq, cost=cost)).decode() for seq, cost in ((0, -1.0), (1, 2.0), (2, -1.0))]
+    claims = [line for text in texts for line in text.split("\r\n") if line.startswith("X-Tenant")]
+    assert claims == ["X-Tenant: A-0", "X-Tenant: A-1", "X-Tenant: A-0"]
+    assert all("Authorization: Bearer token-A\r\n" in text and text.endswith("\r\n\r\n{}") for text in texts)
+    other = Call("ü\u2028", 3, 7, 0, 0, 7, None)
+    odd = Requests("ü\u2028", 3, STUB, "t", None, Claims(header="Tenant-Id", values=1)).of(other)
+    assert odd.count(b"\r\n\r\n") == 1
+    assert b"Tenant-Id: %C3%BC%E2%80%A8-0\r\n" in odd
