@@ -81,7 +81,7 @@ def trial_in_virtual_time(
         target={"kind": "simulator", "defect": defect},
         clock_domain="virtual",
         plan=planned(profile),
-        decisions=True,
+        evidence={"decisions": True},
     )
     files = {name: JsonLines(folder / name) for name in files_of(profile)}
     simulation = simulation_of(profile, {name: file.add for name, file in files.items()}, defect=defect)

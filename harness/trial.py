@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +35,16 @@ from harness.simulate.capacity import RETURN_WITHIN_NS
 from harness.simulate.record import files_of, has_runs, simulation_of
 from harness.simulate.service import capacity_config, shared_service
 from harness.target.driver_process import LiveProcess
+from harness.target.file import Described
+from harness.target.session import Session, refuse
 from harness.target.stub import StubProcess
 from harness.target.url import RemoteStub, connect
 from harness.workload.plan import RecordedSource, no_recordings, planned
 from stub_service.defects.registry import CAPACITY, DEFECTS, SHARED, Defect
 
-SIMULATOR, STUB = "simulator", "stub"
+SIMULATOR, STUB, FILE = "simulator", "stub", "file"
+Target = str | Described
+"""`simulator`, `stub`, the URL of a service on loopback, or a service that a target file describes."""
 LEAD_NS = 500_000_000
 """From the agreement on the epoch to the epoch: children must have heard of it by then."""
 
@@ -93,9 +99,9 @@ def new_folder(reports: Path, name: str) -> Path:
 
 
 def run(
-    loaded: Loaded, folder: Path, target: str, defect: str | None = None, on_progress: Progress = lambda event: None
+    loaded: Loaded, folder: Path, target: Target, defect: str | None = None, on_progress: Progress = lambda event: None
 ) -> Judged:
-    """Drives one trial and judges it. target: `simulator`, `stub`, or the URL of a service on loopback.
+    """Drives one trial and judges it.
 
     Raises BadInput before anything was sent (the folder is then taken away again). A trial that breaks later is judged:
     INVALID, with the reason.
@@ -146,7 +152,7 @@ def judge(folder: Path, only: Sequence[str] | None = None, write: bool = True) -
 def simulate(loaded: Loaded, folder: Path, defect: str | None = None) -> None:
     """Runs the profile in virtual time and writes the ledger. Raises BadInput if it does not describe what it needs."""
     profile, recorded = loaded.profile, recordings(loaded, folder)
-    manifest = _begin(loaded, folder, "simulated", {"kind": SIMULATOR, "defect": defect}, "virtual", recorded, True)
+    manifest = _begin(loaded, folder, "simulated", {"kind": SIMULATOR, "defect": defect}, "virtual", recorded, {"decisions": True})
     files = {name: JsonLines(folder / name) for name in files_of(profile)}
     reason, at_ns = "error", 0
     leftovers = None
@@ -163,8 +169,11 @@ def simulate(loaded: Loaded, folder: Path, defect: str | None = None) -> None:
         write_manifest(folder, manifests.end(manifest, reason, at_ns, files[CALLS].written, None, leftovers))
 
 
-def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_progress: Progress) -> None:
+def drive(loaded: Loaded, folder: Path, target: Target, defect: str | None, on_progress: Progress) -> None:
     """Runs the profile over real HTTP. Raises BadInput before anything was sent; later breaks are in the manifest."""
+    if isinstance(target, Described):
+        _drive_described(loaded, folder, target, defect, on_progress)
+        return
     if target != STUB:
         if defect is not None:
             raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
@@ -183,6 +192,24 @@ def drive(loaded: Loaded, folder: Path, target: str, defect: str | None, on_prog
         _drive(loaded, folder, {"kind": STUB, "url": stub.url, "defect": defect}, stub, on_progress)
 
 
+def _drive_described(
+    loaded: Loaded, folder: Path, described: Described, defect: str | None, on_progress: Progress
+) -> None:
+    if defect is not None:
+        raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
+    profile = loaded.profile
+    refuse(described, profile, loaded.time_scale, recorded_peaks(loaded, folder))
+    with Session(described, faults_of(profile) if profile.faults else []) as session:
+        target = {
+            "kind": FILE,
+            "name": described.target.name,
+            "url": described.target.url,
+            "file": described.document,
+            "folder": str(described.folder),
+        }
+        _drive(loaded, folder, target, session, on_progress)
+
+
 def _must_serve(profile: Profile, stub: RemoteStub) -> None:
     """Raises BadInput if a stub that runs already lacks what the tenants call: every call would fail."""
     health = stub.health()
@@ -198,12 +225,14 @@ def _drive(
     loaded: Loaded,
     folder: Path,
     target: dict[str, Any],
-    service: StubProcess | RemoteStub | None,
+    service: StubProcess | RemoteStub | Session | None,
     on_progress: Progress,
 ) -> None:
     recorded = recordings(loaded, folder)
-    domain = "shared" if service is not None else "separate"
-    manifest = _begin(loaded, folder, "live", target, domain, recorded, service is not None)
+    shared = service.same_clock if isinstance(service, Session) else service is not None
+    evidence = service.evidence if isinstance(service, Session) else {"decisions": service is not None}
+    domain = "shared" if shared else "separate"
+    manifest = _begin(loaded, folder, "live", target, domain, recorded, evidence)
     done: dict[str, Any] = {"reason": "error", "at_ns": 0, "calls": 0}
     lag = leftovers = None
     try:
@@ -218,6 +247,8 @@ def _drive(
             health = _settled(service, epoch_ns + loaded.profile.duration + loaded.profile.drain)
             lag, leftovers = health["loop_lag"], health.get("leftovers")
             service.collect(folder)
+            if isinstance(service, Session):
+                manifest = {**manifest, **service.told}
         if done.get("error"):
             done = {**done, "reason": f"{done['reason']}: {done['error']}"}
     except TrialBroken as error:
@@ -228,7 +259,7 @@ def _drive(
         write_manifest(folder, end)
 
 
-def _settled(service: StubProcess | RemoteStub, limit_ns: int) -> dict[str, Any]:
+def _settled(service: StubProcess | RemoteStub | Session, limit_ns: int) -> dict[str, Any]:
     """The stub's health once its dependencies work on nothing that callers left behind, or at the drain limit; what
     its controller then holds it has half a second to give back."""
     while True:
@@ -267,6 +298,17 @@ def recordings(loaded: Loaded, folder: Path) -> RecordedSource:
     return no_recordings
 
 
+def recorded_peaks(loaded: Loaded, folder: Path) -> dict[str, Fraction]:
+    """The most calls in any one second of each recording that the trial's folder holds."""
+    source_of = recordings(loaded, folder)
+    peaks = {}
+    for name, tenant in loaded.profile.tenants.items():
+        if tenant.recorded is not None:
+            seconds = Counter(arrival.due_ns // 1_000_000_000 for arrival in source_of(tenant.recorded.file))
+            peaks[name] = Fraction(max(seconds.values(), default=0))
+    return peaks
+
+
 def _begin(
     loaded: Loaded,
     folder: Path,
@@ -274,7 +316,7 @@ def _begin(
     target: dict[str, Any],
     clock_domain: str,
     recorded: RecordedSource,
-    decisions: bool,
+    evidence: dict[str, bool],
 ) -> dict[str, Any]:
     manifest = manifests.begin(
         folder.name,
@@ -287,7 +329,7 @@ def _begin(
         target,
         clock_domain,
         planned(loaded.profile, recorded),
-        decisions,
+        evidence,
     )
     write_manifest(folder, manifest)
     return manifest

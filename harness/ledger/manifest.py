@@ -24,9 +24,9 @@ def begin(
     target: dict[str, Any],
     clock_domain: str,
     plan: dict[str, dict[str, int]],
-    decisions: bool,
+    evidence: dict[str, bool],
 ) -> dict[str, Any]:
-    """The manifest of a trial that has not ended. created: UTC, ISO 8601."""
+    """The manifest of a trial that has not ended. created: UTC, ISO 8601. evidence: what the target lets us see."""
     return {
         "schema": SCHEMA,
         "trial_id": trial_id,
@@ -40,7 +40,7 @@ def begin(
         "target": target,
         "versions": versions(),
         "clock_domain": clock_domain,
-        "evidence": {"decisions": decisions},
+        "evidence": evidence,
         "plan": plan,
         "ended": None,
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +22,9 @@ from harness.profile.explain import explain, explain_contradictions
 from harness.profile.nodes import Node
 from harness.profile.paths import Path as DottedPath
 from harness.target import templates
+from harness.target.hosts import accepted, is_loopback
 from harness.target.model import TENANT_MARK, Credentials, Request, TargetFile
+from harness.target.tls import Tls
 
 
 class TargetFileError(ProfileError):
@@ -92,21 +93,14 @@ def _ours(problems: Any) -> list[Problem]:
     ]
 
 
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 Found = tuple[DottedPath, str]
 
 
 def contradictions(target: TargetFile, folder: Path) -> Iterator[Found]:
     """Rules that span fields, or that a pattern cannot say."""
     yield from _of_url(target)
+    if target.tls != type(target.tls)() and urlsplit(target.url).scheme == "http":
+        yield ("tls",), "has no use: the url is plain HTTP; write https:// there, or leave `tls` out"
     yield from _of_files(target, folder)
     yield from _of_templates(target)
     if target.driver is not None and target.runs is not None:
@@ -164,7 +158,7 @@ def _bad_url(url: str, target: TargetFile) -> Iterator[str]:
 
 def may_be_sent(host: str, target: TargetFile) -> bool:
     """Loopback always; else only what the allow list names, letter by letter: no wildcards."""
-    return is_loopback(host) or host.lower() in (allowed.lower() for allowed in target.allow)
+    return accepted(host, target.allow)
 
 
 def _of_files(target: TargetFile, folder: Path) -> Iterator[Found]:
@@ -210,6 +204,15 @@ def _unknown(path: DottedPath, value: Any, known: set[str]) -> Iterator[Found]:
         return
     for name in sorted(names - known):
         yield path, f"{{{name}}} is not known; {did_you_mean(name, sorted(known), 'names here')}"
+
+
+def tls_of(described: Described) -> Tls | None:
+    """What the client is to do; None for plain HTTP. Paths are whole."""
+    part, url = described.target.tls, described.target.url
+    if urlsplit(url).scheme != "https":
+        return None
+    ca, cert, key = (None if name is None else str(described.folder / name) for name in (part.ca, part.cert, part.key))
+    return Tls(ca, cert, key, part.server_name, part.verify)
 
 
 def tokens_for(
