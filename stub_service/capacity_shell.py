@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stub_service.capacity import api
 from stub_service.capacity.config import CapacityConfig, Fault
 from stub_service.capacity.ports import DependencyAnswer
-from stub_service.capacity.records import Arrival, Decision, Effect, row
+from stub_service.capacity.records import Arrival, CostDecision, Decision, Effect, row
 from stub_service.capacity_metrics import BulkheadFigures, CapacityMetrics
 from stub_service.clock import Clock
 from stub_service.dependency import faults
@@ -141,8 +141,9 @@ class CapacityShell:
         if not task.cancelled():
             task.exception()  # seen: who waited for it has it, and if nobody does any more, nobody is to be told
 
-    def _decided(self, decision: Decision) -> None:
-        self.metrics.decided(decision)
+    def _decided(self, decision: Decision | CostDecision) -> None:
+        if isinstance(decision, Decision):
+            self.metrics.decided(decision)
         self._evidence[DECISIONS].add(row(decision))
 
     def _arrived(self, arrival: Arrival) -> None:

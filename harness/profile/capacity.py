@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from harness.profile.base import Count, DurationNs, Name, Part, RatePerS, TrafficClass
+from harness.profile.cost import Cost, Hints, Quota, RequestClass, Usage
 from harness.profile.units import NS_PER_S
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -57,7 +58,7 @@ class Adaptive(Part):
 
 
 class Dependency(Part):
-    """One downstream service: as the stub serves it (workers, service_time), and the bulkheads in front of it."""
+    """One downstream service: as the stub serves it (workers, service_time, quota), and the bulkheads before it."""
 
     workers: Count
     service_time: DurationNs
@@ -66,6 +67,7 @@ class Dependency(Part):
     writes: Bulkhead
     circuit: Circuit
     adaptive: Adaptive | None = None
+    quota: Quota | None = None
 
 
 class Reserve(Part):
@@ -137,6 +139,7 @@ class Capacity(Part):
     retry: Retry
     recovery: Recovery
     coalesce: bool = True
+    cost: Cost | None = None
 
 
 class Fault(Part):
@@ -157,7 +160,7 @@ class Step(Part):
     """One logical action. key: `auto` an idempotency key of its own, `none` without one, or the key itself.
 
     coalesce: equal reads of one tenant with the same text may share one call. may_wait: it may be queued. repeat: the
-    same step so many times in the batch.
+    same step so many times in the batch. usage: what each call of it uses at the dependency.
     """
 
     dependency: Name
@@ -168,6 +171,7 @@ class Step(Part):
     may_wait: bool = True
     high_risk: bool = False
     repeat: Count = 1
+    usage: Usage | None = None
 
 
 class Batch(Part):
@@ -202,7 +206,8 @@ class RunGroup(Part):
     """Runs of one kind: when they begin, what they may use, what they do.
 
     Begin: `count` runs at once at `at`, or a `rate` in [from, to). parallel: submit all batches at once instead of one
-    after another. cancel_after: cancel the run so long after it began.
+    after another. cancel_after: cancel the run so long after it began. crash_after: the agent is gone so long after:
+    it asks for nothing more, and does not finish. request_class, forecast: what it says that the run will cost.
     """
 
     name: Name
@@ -219,6 +224,9 @@ class RunGroup(Part):
     replans: ReplanBatch | None = None
     children: list[Child] = []
     cancel_after: DurationNs | None = None
+    crash_after: DurationNs | None = None
+    request_class: RequestClass | None = None
+    forecast: Hints | None = None
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from harness.profile.capacity import Batch, RunGroup
+from harness.profile.capacity import Batch, RunGroup, Step
 from harness.profile.model import Profile, Tenant, Window
 from harness.profile.units import NS_PER_S
 
@@ -52,6 +52,15 @@ def of_group(profile: Profile, group: RunGroup) -> RunDemand:
     if tokens is None:
         tokens = defaults.retry_tokens if defaults else DEFAULT_TOKENS
     return RunDemand(calls, wanted - again, wanted, min(attempts, wanted + tokens))
+
+
+def steps_in(group: RunGroup) -> Iterator[Step]:
+    """Every step that a run of the group may submit, as it is described: re-plans and sub-agents included."""
+    batches = [*group.batches, *(batch for child in group.children for batch in child.batches)]
+    if group.replans is not None:
+        batches.append(group.replans.batch)
+    for batch in batches:
+        yield from batch.steps
 
 
 def _steps(batches: list[Batch]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from harness.profile import cost_describe
 from harness.profile.capacity import Capacity, Fault, RunGroup
 from harness.profile.errors import printable, short
 from harness.profile.model import Profile, Tenant
@@ -37,6 +38,7 @@ def _of_layer(capacity: Capacity) -> Iterator[str]:
     kept = [f"{one.slots} for {name} ({one.floor} never lent)" for name, one in capacity.reserves.items() if one.slots]
     if kept:
         yield f"Of every bulkhead it keeps {', '.join(kept)}."
+    yield from cost_describe.of_layer(capacity)
 
 
 def _of_fault(profile: Profile, fault: Fault) -> str:
@@ -70,6 +72,7 @@ def _of_group(profile: Profile, name: str, tenant: Tenant, group: RunGroup) -> I
         f"at most {demand.calls} calls and {demand.attempts} attempts."
     )
     yield from _beyond(profile, who, group)
+    yield from cost_describe.of_group(profile, who, tenant, group)
 
 
 def _also(group: RunGroup) -> str:
@@ -81,6 +84,8 @@ def _also(group: RunGroup) -> str:
         more += f", re-planned for {group.replans.rounds} round{_s(group.replans.rounds)} if not all is served"
     if group.cancel_after is not None:
         more += f", cancelled after {show_duration(group.cancel_after)}"
+    if group.crash_after is not None:
+        more += f", gone without a word after {show_duration(group.crash_after)}"
     return more
 
 

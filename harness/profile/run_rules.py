@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from harness.profile import cost_rules
 from harness.profile.units import show_duration, show_rate
 
 if TYPE_CHECKING:  # the model imports this module
@@ -45,6 +46,7 @@ def contradictions(parts: Mapping[str, Any]) -> Iterator[Contradiction]:
     for name, tenant in tenants.items():
         if tenant is not None and tenant.runs:
             yield from _of_tenant(("tenants", name), tenant, known, duration)
+    yield from cost_rules.contradictions(capacity, tenants)
 
 
 def _of_capacity(capacity: Capacity, tenants: Mapping[str, Any]) -> Iterator[Contradiction]:

@@ -27,18 +27,19 @@ from harness.workload.run_answers import judge_run
 from harness.workload.runs import RunCaller
 from stub_service.capacity import api
 from stub_service.capacity.controller import Controller
-from stub_service.capacity.records import Arrival, Decision, Effect
+from stub_service.capacity.records import Arrival, CostDecision, Decision, Effect
 from stub_service.defects import registry as defects
 from stub_service.dependency.model import Dependencies, in_process
 
 RETURN_WITHIN_NS, RETURN_LOOK_NS = 500_000_000, 10_000_000
 """How long the controller may take to give back what it held, and how often it is looked at."""
 
-RecordSink = Callable[[Decision | Arrival | Effect], None]
+Record = Decision | CostDecision | Arrival | Effect
+RecordSink = Callable[[Record], None]
 """Told of each decision of the controller, arrival at a dependency, and effect, in the order in which they happen."""
 
 
-def drop(record: Decision | Arrival | Effect) -> None:
+def drop(record: Record) -> None:
     """Keeps nothing."""
 
 
@@ -114,7 +115,7 @@ class CapacitySimulation:
         if not self._finished.done():
             self._finished.set_exception(error)
 
-    def _record(self, record: Decision | Arrival | Effect) -> None:
+    def _record(self, record: Record) -> None:
         if not self._over:
             self._on_record(record)
 

@@ -15,13 +15,13 @@ from harness.ledger.call import Call
 from harness.ledger.reader import ARRIVALS, CALLS, DECISIONS, EFFECTS
 from harness.ledger.rows import call_row
 from harness.profile.model import Profile
-from harness.simulate.capacity import CapacitySimulation, RecordSink
+from harness.simulate.capacity import CapacitySimulation, Record, RecordSink
 from harness.simulate.driver import CallSink, DecisionSink, Simulation
 from harness.workload.plan import RecordedSource, no_recordings
 from stub_service.admission.policy import Ticket
 from stub_service.admission.service import SharedService
 from stub_service.admission.shadow import Tell, shadow_row
-from stub_service.capacity.records import Arrival, Decision, Effect
+from stub_service.capacity.records import Arrival, CostDecision, Decision, Effect
 from stub_service.capacity.records import row as capacity_row
 
 AddLine = Callable[[bytes], None]
@@ -107,9 +107,11 @@ def shadow_to(add: AddLine, profile: Profile) -> Tell | None:
 
 def records_to(decisions: AddLine, arrivals: AddLine, effects: AddLine) -> RecordSink:
     """A sink that adds a line of the file that a record of the capacity layer belongs to."""
-    add_to: dict[type[Any], AddLine] = {Decision: decisions, Arrival: arrivals, Effect: effects}
+    add_to: dict[type[Any], AddLine] = {
+        Decision: decisions, CostDecision: decisions, Arrival: arrivals, Effect: effects
+    }  # fmt: skip
 
-    def on_record(record: Decision | Arrival | Effect) -> None:
+    def on_record(record: Record) -> None:
         add_to[type(record)](orjson.dumps(capacity_row(record), option=orjson.OPT_APPEND_NEWLINE))
 
     return on_record

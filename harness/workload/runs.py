@@ -13,6 +13,8 @@ An event object without a clock, driven like any other caller (source.py). One r
   ends with, the agent goes on with its plan: that the service must bear.
 - `cancel_after` cancels the run from outside. The agent does not know, and goes on until the service tells it so: what
   the service then lets through is follow-up work after a cancellation. A cancelled run is not finished by its caller.
+- `crash_after` lets the agent vanish: from then on its run asks for nothing, its sub-agents neither, and nobody
+  finishes it. What is in flight then ends unheard.
 - Ids are a matter of place alone: batch `b0`, its re-plans `b0.r1`, ..., steps `b0.0`, ... A write's key (`auto`) is
   run id and step, one for each logical step, whatever the attempt.
 - In the ledger: an open of a tenant's own is original work (round 0, no parent). Every other call names as its parent
@@ -61,13 +63,15 @@ class _Plan:
     replan_after_ns: int = 0
     replan_rounds: int = 0
     cancel_after_ns: int = -1
+    crash_after_ns: int = -1
     children: tuple[_Plan, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
     """One run while it lasts. left: its calls in flight or planned (a planned cancel left out), and its children that
-    are not over. opening: children whose open call has not ended. run_id: empty until it is open."""
+    are not over. opening: children whose open call has not ended. run_id: empty until it is open. gone_ns: when its
+    agent vanishes."""
 
     plan: _Plan
     parent: _Run | None = None
@@ -79,6 +83,11 @@ class _Run:
     stopped: bool = False
     cancelled: bool = False
     finishing: bool = False
+    gone_ns: int = NEVER
+
+    def __post_init__(self) -> None:
+        if self.parent is not None:
+            self.gone_ns = self.parent.gone_ns
 
 
 @dataclass(order=True, slots=True)
@@ -138,6 +147,8 @@ class RunCaller:
             due_ns, place, begins, plan = heapq.heappop(self._begins)
             self._begin_next(place, begins, plan)
             event = _Event(due_ns, 0, OPEN_RUN, _Run(plan, left=1))
+            if plan.crash_after_ns >= 0:
+                event.run.gone_ns = due_ns + plan.crash_after_ns
         self._forget_cancels()
         call = self._call(event)
         self._in_flight[call.seq] = event
@@ -162,6 +173,8 @@ class RunCaller:
             heapq.heappush(self._begins, (due_ns, place, begins, plan))
 
     def _plan(self, due_ns: int, action: str, run: _Run, batch: int = -1, round_: int = 0) -> None:
+        if due_ns >= run.gone_ns:
+            return
         self._order += 1
         run.left += action != CANCEL
         heapq.heappush(self._events, _Event(due_ns, self._order, action, run, batch, round_))
@@ -189,7 +202,7 @@ class RunCaller:
 
     def _start_children(self, run: _Run, now_ns: int) -> None:
         """They are opened before the first batch is submitted: what they carve out is then the same, live or not."""
-        for plan in run.plan.children:
+        for plan in run.plan.children if now_ns < run.gone_ns else ():
             run.left += 1
             run.opening += 1
             self._plan(now_ns, OPEN_RUN, _Run(plan, parent=run))
@@ -222,7 +235,7 @@ class RunCaller:
         run.left -= 1
         if run.left:
             return
-        if run.run_id and not run.cancelled and not run.finishing:
+        if run.run_id and not run.cancelled and not run.finishing and now_ns < run.gone_ns:
             run.finishing = True
             self._plan(now_ns, FINISH, run)
         elif run.parent is not None:
@@ -267,13 +280,14 @@ def _begins(group: RunGroup, end_ns: int, rng: Random, pace: str, phase_ns: int)
 def _plan_of(group: RunGroup) -> _Plan:
     again = group.replans
     return _Plan(
-        open_body=_open_body(group, group.name, group.envelope),
+        open_body={**_open_body(group, group.name, group.envelope), **_cost_told(group)},
         batches=tuple(_steps(batch) for batch in group.batches),
         parallel=group.parallel,
         replan=_steps(again.batch) if again else (),
         replan_after_ns=again.after if again else 0,
         replan_rounds=again.rounds if again else 0,
         cancel_after_ns=group.cancel_after if group.cancel_after is not None else -1,
+        crash_after_ns=group.crash_after if group.crash_after is not None else -1,
         children=tuple(_child(group, child) for child in group.children for _ in range(child.count)),
     )
 
@@ -290,6 +304,14 @@ def _open_body(group: RunGroup, task_class: str, envelope: Envelope) -> dict[str
         body["deadline_ms"] = envelope.deadline / 1e6 if rest else whole
     limits = {name: getattr(envelope, name) for name in ("attempts", "parallel", "retry_tokens", "budgets")}
     return {**body, **{name: limit for name, limit in limits.items() if limit is not None}}
+
+
+def _cost_told(group: RunGroup) -> dict[str, Any]:
+    """What the agent says of the run's cost; nothing unless the profile does."""
+    told: dict[str, Any] = {"request_class": group.request_class} if group.request_class is not None else {}
+    if group.forecast is not None:
+        told["forecast"] = {name: getattr(group.forecast, name) for name in ("depth", "fan_out", "tools", "memory")}
+    return told
 
 
 def _steps(batch: Batch) -> tuple[dict[str, Any], ...]:

@@ -44,7 +44,7 @@ class Controls(Protocol):
     def dependencies(self) -> tuple[str, ...]: ...
     @property
     def runs(self) -> Mapping[str, Run]: ...
-    def open_run(self, tenant: str, wish: RunWish, request: str | None = None) -> Opened | Refused: ...
+    async def open(self, tenant: str, wish: RunWish, request: str | None = None) -> Opened | Refused: ...
     async def submit(self, run_id: str, batch: Batch) -> BatchResult: ...
     def cancel(self, run_id: str, request: str | None = None) -> Any: ...
     def finish(self, run_id: str, request: str | None = None) -> Any: ...
@@ -84,7 +84,7 @@ async def handle(
     request = _request_id(headers)
     try:
         if len(parts) == 1:
-            return _open(controller, tenant, body, request)
+            return await _open(controller, tenant, body, request)
         run = parts[1]
         if controller.tenant_of(run) != tenant:
             return _error(404, "unknown_run", "there is no such run of this tenant; POST /runs opens one")
@@ -105,15 +105,21 @@ async def handle(
 _ACTIONS = ("steps", "cancel", "finish")
 
 
-def _open(controller: Controls, tenant: str, body: bytes, request: str | None) -> ApiAnswer:
+async def _open(controller: Controls, tenant: str, body: bytes, request: str | None) -> ApiAnswer:
     wish = wishes.read_wish(body, controller.dependencies)
     if wish.parent_run is not None and controller.tenant_of(wish.parent_run) != tenant:
         return _error(404, "unknown_run", "parent_run: there is no such run of this tenant")
-    opened = controller.open_run(tenant, wish, request)
+    opened = await controller.open(tenant, wish, request)
     if isinstance(opened, Refused):
-        refusal = {"outcome": opened.outcome, "reason": opened.reason, "user_status": opened.user_status}
-        return ApiAnswer(STATUS_OF.get(opened.outcome, 502), refusal)
-    told = {
+        refusal: dict[str, Any] = {
+            "outcome": opened.outcome, "reason": opened.reason, "user_status": opened.user_status
+        }  # fmt: skip
+        headers = {}
+        if opened.retry_after_s is not None:
+            refusal["retry_after_s"] = max(1, math.ceil(opened.retry_after_s))
+            headers["Retry-After"] = str(refusal["retry_after_s"])
+        return ApiAnswer(STATUS_OF.get(opened.outcome, 502), refusal, headers)
+    told: dict[str, Any] = {
         "outcome": "served",
         "run": opened.run,
         "deadline_ns": opened.deadline_ns,
@@ -123,6 +129,8 @@ def _open(controller: Controls, tenant: str, body: bytes, request: str | None) -
             "budgets": dict(opened.budgets),
         },
     }
+    if opened.cost is not None:
+        told["cost"] = dict(opened.cost)
     return ApiAnswer(201, told, {"Location": f"/runs/{opened.run}"})
 
 
@@ -177,6 +185,8 @@ def step_told(step: StepResult) -> dict[str, Any]:
         told["value"] = step.body["value"]
     if "effect" in step.body:
         told["effect"] = step.body["effect"]
+    if "usage" in step.body:
+        told["usage"] = step.body["usage"]
     return told
 
 

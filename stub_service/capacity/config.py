@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from stub_service.capacity.cost_config import CostConfig, Quota, Usage, cost_from_json, usages_from_json
+
 TRAFFIC_CLASSES = ("interactive", "approval_resume", "autonomous", "maintenance")
 """In order of precedence: foreground first."""
 FOREGROUND = frozenset(("interactive", "approval_resume"))
@@ -55,8 +57,8 @@ class Adaptive:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """workers and service_ns: the dependency itself, as the stub serves it. expected_ns: what the controller expects
-    of a call (deadline arithmetic). reads, writes: the controller's bulkheads in front of it."""
+    """workers, service_ns and quota: the dependency itself, as the stub serves it. expected_ns: what the controller
+    expects of a call (deadline arithmetic). reads, writes: the controller's bulkheads in front of it."""
 
     name: str
     workers: int
@@ -66,6 +68,7 @@ class Dependency:
     writes: Bulkhead
     circuit: Circuit
     adaptive: Adaptive | None = None
+    quota: Quota | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class CapacityConfig:
-    """ceiling: most calls in flight to all dependencies together. seed: of every draw."""
+    """ceiling: most calls in flight to all dependencies together. seed: of every draw. cost: None: nobody counts it.
+    usages: what calls use at the dependencies, which the controller learns from their answers only."""
 
     ceiling: int
     dependencies: tuple[Dependency, ...]
@@ -152,6 +156,8 @@ class CapacityConfig:
     coalesce: bool = True
     seed: int = 1
     faults: tuple[Fault, ...] = ()
+    cost: CostConfig | None = None
+    usages: tuple[Usage, ...] = ()
 
 
 def to_json(config: CapacityConfig) -> dict[str, Any]:
@@ -170,6 +176,8 @@ def from_json(document: dict[str, Any]) -> CapacityConfig:
             "retry": Retry(**document["retry"]),
             "recovery": Recovery(**document["recovery"]),
             "faults": tuple(Fault(**f) for f in document["faults"]),
+            "cost": cost_from_json(document.get("cost")),
+            "usages": usages_from_json(document.get("usages", [])),
         }
     )
 
@@ -182,6 +190,7 @@ def _dependency(document: dict[str, Any]) -> Dependency:
             "writes": Bulkhead(**document["writes"]),
             "circuit": Circuit(**document["circuit"]),
             "adaptive": Adaptive(**document["adaptive"]) if document["adaptive"] else None,
+            "quota": Quota(**document["quota"]) if document.get("quota") else None,
         }
     )
 

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from asyncio import gather
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from stub_service.capacity.coalesce import Coalescer
 from stub_service.capacity.config import CapacityConfig
+from stub_service.capacity.context import Denied
+from stub_service.capacity.costs import Account, CostControl
 from stub_service.capacity.dispatch import Dispatcher
 from stub_service.capacity.envelope import Envelope, envelope_of
 from stub_service.capacity.ports import Batch, BatchResult, CallDependency, RunWish, StepResult
-from stub_service.capacity.records import Decision
+from stub_service.capacity.records import CostDecision, Decision
 from stub_service.capacity.reserve import RANK
 from stub_service.capacity.retry import RetryOwner
 from stub_service.capacity.runs import (
@@ -54,7 +57,7 @@ class Controller:
         config: CapacityConfig,
         now_ns: Callable[[], int],
         call: CallDependency,
-        record: Callable[[Decision], None],
+        record: Callable[[Decision | CostDecision], None],
     ) -> None:
         self.config = config
         self.now_ns = now_ns
@@ -65,11 +68,48 @@ class Controller:
         self.runs: dict[str, Run] = {}
         self._ended: dict[str, None] = {}
         self._opened = 0
+        self.costs: CostControl | None = None
+        if config.cost is not None:
+            self.costs = self.flow.costs = CostControl(config.cost, now_ns, record, self._vanished)
 
     @property
     def dependencies(self) -> tuple[str, ...]:
         """Their names."""
         return tuple(dependency.name for dependency in self.config.dependencies)
+
+    async def open(self, tenant: str, wish: RunWish, request: str | None = None) -> Opened | Refused:
+        """Opens a run once what it is going to cost is admitted: it may wait for a session of its size class."""
+        costs = self.costs
+        if costs is None:
+            return self.open_run(tenant, wish, request)
+        if wish.parent_run is not None:
+            parent = self.runs.get(wish.parent_run)
+            opened = self.open_run(tenant, wish, request)
+            if parent is not None and parent.account is not None and opened.run is not None:
+                costs.began(parent.account, self.runs[opened.run])
+            return opened
+        asked_ns = self.now_ns()
+        deadline_ns = asked_ns + (self.config.envelope.deadline_ns if wish.deadline_ns is None else wish.deadline_ns)
+        account = await costs.admit(tenant, wish, deadline_ns, request)
+        now_ns = self.now_ns()
+        if isinstance(account, Denied):
+            refused = self._refused(tenant, wish, account.outcome, account.reason, now_ns, request)
+            return replace(refused, retry_after_s=None if account.wait_ns is None else account.wait_ns / 1e9)
+        return self._open_with(account, tenant, replace(wish, deadline_ns=max(1, deadline_ns - now_ns)), request)
+
+    def _open_with(self, account: Account, tenant: str, wish: RunWish, request: str | None) -> Opened | Refused:
+        assert self.costs is not None
+        opened = self.open_run(tenant, wish, request)
+        if opened.run is None:
+            self.costs.abandon(account)
+            return opened
+        assert isinstance(opened, Opened)
+        self.costs.began(account, self.runs[opened.run])
+        return replace(opened, cost=account.view())
+
+    def _vanished(self, run: Run, reason: str) -> None:
+        """Nobody asks for the run any more: it ends, and is settled."""
+        self._end(run, ENDED_CANCELLED, EXPIRED, run.account.request if run.account else None, reason)
 
     def open_run(self, tenant: str, wish: RunWish, request: str | None = None) -> Opened | Refused:
         """Opens a run of the authenticated tenant with its envelope."""
@@ -140,6 +180,8 @@ class Controller:
         """The batch whole or not at all; answers when each of its steps has ended. Raises UnknownRun."""
         run = self._run(run_id)
         now_ns = self.now_ns()
+        if run.account is not None:
+            run.account.touched_ns = now_ns
         refused = self.refusal(run, batch, now_ns)
         if refused is not None:
             return self._refuse_batch(run, batch, *refused, now_ns)
@@ -192,7 +234,7 @@ class Controller:
         run = self._run(run_id)
         return self._end(run, ENDED_DONE, run.own_outcome(self.now_ns()), request)
 
-    def _end(self, run: Run, state: str, outcome: str, request: str | None) -> str:
+    def _end(self, run: Run, state: str, outcome: str, request: str | None, reason: str | None = None) -> str:
         if run.outcome is not None:
             return run.outcome
         run.state, run.outcome = state, outcome
@@ -202,8 +244,10 @@ class Controller:
         for live in list(run.active):
             live.wake(CANCELLED)
         run.envelope.close()
-        reason = run.exhausted if outcome == BUDGET_EXHAUSTED else None
+        reason = run.exhausted if outcome == BUDGET_EXHAUSTED else reason
         self.events.run(run, outcome, reason, self.now_ns(), request)
+        if self.costs is not None:
+            self.costs.seen(run, self.now_ns())
         self._ended[run.id] = None
         if len(self._ended) > KEPT_RUNS:
             oldest = next(iter(self._ended))
@@ -236,4 +280,5 @@ class Controller:
             "reservations": sum(1 for live in active if live.attempt == 0),
             "retries": sum(1 for live in active if live.state == "retries"),
             "steps": len(active),
+            **(self.costs.leftovers() if self.costs is not None else {}),
         }

@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stub_service.capacity.forecast import Hints
+
 READ, WRITE, READBACK = "read", "write", "readback"
 
 
 @dataclass(frozen=True, slots=True)
 class RunWish:
-    """What a run asks for when it opens; None: the configured default."""
+    """What a run asks for when it opens; None: the configured default. request_class, forecast: what it will cost."""
 
     traffic_class: str = "autonomous"
     task_class: str | None = None
@@ -26,6 +28,8 @@ class RunWish:
     retry_tokens: int | None = None
     budgets: Mapping[str, int] | None = None
     parent_run: str | None = None
+    request_class: str | None = None
+    forecast: Hints | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,12 +68,48 @@ class Decision:
     user_status: str | None = None
 
 
+@dataclass(slots=True)
+class CostDecision:
+    """One thing that was decided about the cost of a run (kind `cost`); the figures are those just after it. Outcomes:
+
+    queued    (interim) the run waits for a session of its size class
+    admitted  its claims are made: `forecast` is reserved of the tenant's bucket
+    refused   nothing is claimed. reason: the pool that refused it (sessions, tokens, memory, tools), or `deadline`
+    settled   `actual` is charged, and what was claimed is back. reason: the outcome of the run
+
+    balance: of the tenant's bucket, reservations not counted; below zero: a debt. reserved: of that bucket, by all open
+    runs. sessions, memory, tools: in use, of all tenants. queue, queue_age_ns: runs that wait for a session, and how
+    long the oldest has. Absent: the tenant has no bucket.
+    """
+
+    t_ns: int
+    outcome: str
+    kind: str = "cost"
+    reason: str | None = None
+    run: str | None = None
+    tenant: str | None = None
+    request_class: str | None = None
+    size_class: str | None = None
+    forecast: int | None = None
+    actual: int | None = None
+    balance: float | None = None
+    reserved: int | None = None
+    sessions: int | None = None
+    memory: int | None = None
+    tools: int | None = None
+    queue: int | None = None
+    queue_age_ns: int | None = None
+    queue_wait_ns: int | None = None
+    retry_after_ns: int | None = None
+    request: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """One request that reached a dependency, written when it has ended. t_ns: when it arrived; started_ns: when a
     worker took it. layer: who sent this attempt (`controller`, or the name of a layer that should not retry).
     attempt: as its headers say. status: as answered; 0 if no answer was given (the caller left, or a hang). date: the
-    answer's own Date, where it carried a Retry-After."""
+    answer's own Date, where it carried a Retry-After. tokens, bytes: what the call used, as its answer says."""
 
     t_ns: int
     started_ns: int
@@ -97,6 +133,8 @@ class Arrival:
     retry_after: str | None = None
     fault: str | None = None
     date: str | None = None
+    tokens: int | None = None
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +153,15 @@ class Effect:
 
 _HOW = {
     kind: (names := tuple(field.name for field in fields(kind)), attrgetter(*names))
-    for kind in (Decision, Arrival, Effect)
+    for kind in (Decision, CostDecision, Arrival, Effect)
 }
 
 
-def row(record: Decision | Arrival | Effect) -> dict[str, Any]:
+def row(record: Decision | CostDecision | Arrival | Effect) -> dict[str, Any]:
     """The record as a row of the ledger. `part` tells the controller's decisions from the shared service's."""
     names, values_of = _HOW[type(record)]
     # There are several for every step, each with forty fields of which most are empty.
     values = {name: value for name, value in zip(names, values_of(record), strict=True) if value is not None}
-    if type(record) is Decision:
+    if type(record) is Decision or type(record) is CostDecision:
         values["part"] = "capacity"
     return values

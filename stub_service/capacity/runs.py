@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stub_service.capacity.bulkhead import Bulkhead, Grant
 from stub_service.capacity.envelope import Envelope
@@ -20,6 +21,9 @@ from stub_service.capacity.records import DONE as USER_DONE
 from stub_service.capacity.records import NEEDS_PERSON as USER_NEEDS_PERSON
 from stub_service.capacity.records import STOPPED, WILL_RETRY
 from stub_service.capacity.reserve import RANK
+
+if TYPE_CHECKING:  # the accounts look at runs
+    from stub_service.capacity.costs import Account
 
 SERVED, COALESCED, THROTTLED = "served", "coalesced", "throttled"
 UNAVAILABLE, EXPIRED, BUDGET_EXHAUSTED = "dependency_unavailable", "expired", "budget_exhausted"
@@ -49,7 +53,7 @@ def worst(results: tuple[StepResult, ...]) -> StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run that may submit. budgets: (dependency, calls)."""
+    """A run that may submit. budgets: (dependency, calls). cost: of a run that has an account."""
 
     run: str | None
     deadline_ns: int
@@ -59,21 +63,24 @@ class Opened:
     budgets: tuple[tuple[str, int], ...]
     outcome: str = "served"
     reason: str | None = None
+    cost: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A run that was not opened."""
+    """A run that was not opened. retry_after_s: when it may be asked for again, where that is known."""
 
     outcome: str
     reason: str | None
     user_status: str
     run: str | None = None
+    retry_after_s: float | None = None
 
 
 class Run:
     __slots__ = (
         "accepted_ns",
+        "account",
         "active",
         "bad",
         "children",
@@ -123,6 +130,7 @@ class Run:
         self.bad: tuple[int, str] | None = None
         self.good_round = -1
         self.in_flight = 0
+        self.account: Account | None = None
         self.active: dict[LiveStep, None] = {}
         self.waiting: deque[LiveStep] = deque()
         self.results: list[tuple[str, StepResult]] = []
@@ -211,6 +219,7 @@ def remaining(run: Run) -> dict[str, Any]:
 
 def view(run: Run) -> dict[str, Any]:
     """The run as its owner may read it."""
+    cost = {"cost": run.account.view()} if run.account is not None else {}
     return {
         "run": run.id,
         "tenant": run.tenant,
@@ -221,6 +230,7 @@ def view(run: Run) -> dict[str, Any]:
         "deadline_ns": run.deadline_ns,
         "remaining": remaining(run),
         "in_flight": run.in_flight,
+        **cost,
         "steps": [_ended(batch, result) for batch, result in run.results] + [_active(live) for live in run.active],
     }
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from stub_service.capacity.attempt import answered_well, blames, failure_reason, pause, send
 from stub_service.capacity.bulkhead import Bulkhead
 from stub_service.capacity.coalesce import Coalescer, Flight, Key
+from stub_service.capacity.costs import CostControl
 from stub_service.capacity.dispatch import DISPLACED, GO, Dispatcher, Refusal
 from stub_service.capacity.ports import WRITE, CallDependency, DependencyAnswer, StepResult
 from stub_service.capacity.readback import COMMITTED, NOT_COMMITTED, UNKNOWN, ReadBack
@@ -62,6 +63,7 @@ class StepFlow:
         self.now_ns = now_ns
         self.call = call
         self.readback = ReadBack(dispatch, retry, lambda: self.call, now_ns)
+        self.costs: CostControl | None = None
 
     async def run(self, live: LiveStep) -> StepResult:
         """From admission to the end; the batch has been paid for."""
@@ -89,6 +91,8 @@ class StepFlow:
                 run.in_flight -= 1
             if run.waiting:
                 self._next_in_run(run)
+            if run.account is not None and self.costs is not None:
+                self.costs.seen(run, self.now_ns())
 
     async def _wait_in_run(self, live: LiveStep) -> StepResult | None:
         run = live.run
@@ -209,6 +213,8 @@ class StepFlow:
         now_ns = self.now_ns()
         live.service_ns = now_ns - grant.started_ns
         self.dispatch.told(live, blames(answer), now_ns)
+        if self.costs is not None:
+            self.costs.spend(live.run, answer.body)
         if answer.status == 429:
             grant.bulkhead.hold.answered(answer, now_ns)
         return answer

@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 
 from stub_service.capacity.config import TRAFFIC_CLASSES
+from stub_service.capacity.cost_config import REQUEST_CLASSES
+from stub_service.capacity.forecast import Hints
 from stub_service.capacity.ports import READ, WRITE, Batch, RunWish, Step
 
 MOST_STEPS = 1000
@@ -44,6 +46,8 @@ def read_wish(body: bytes, dependencies: Iterable[str]) -> RunWish:
         retry_tokens=_count(document, "retry_tokens", "", 0),
         budgets=_budgets(document, tuple(dependencies)),
         parent_run=_text(document, "parent_run", ""),
+        request_class=_one_of(document, "request_class", "", REQUEST_CLASSES, "") or None,
+        forecast=_hints(document),
     )
 
 
@@ -71,9 +75,10 @@ def read_batch(body: bytes, request: str | None, dependencies: Iterable[str]) ->
 
 _WISH = (
     "traffic_class", "task_class", "priority", "release", "deadline_ms", "attempts", "parallel", "retry_tokens",
-    "budgets", "parent_run",
+    "budgets", "parent_run", "request_class", "forecast",
 )  # fmt: skip
 _BATCH = ("batch", "round", "wait", "steps")
+_HINTS = ("depth", "fan_out", "tools", "memory")
 _STEP = ("step", "dependency", "operation", "tool", "idempotency_key", "coalesce", "may_wait", "high_risk")
 
 
@@ -174,6 +179,18 @@ def _budgets(document: Mapping[str, Any], dependencies: tuple[str, ...]) -> dict
         if name not in dependencies:
             raise BadRequest(f"budgets.{name[:MOST_TEXT]}", _unknown(name[:MOST_TEXT], dependencies))
     return {name: _count(value, name, "budgets", 0) or 0 for name in value}
+
+
+def _hints(document: Mapping[str, Any]) -> Hints | None:
+    """What the caller says of its request; a number that it leaves out has its default."""
+    value = document.get("forecast")
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise BadRequest("forecast", 'must be an object, such as {"depth": 2, "fan_out": 5, "tools": 3}')
+    _known(value, "forecast", _HINTS)
+    counts = {name: _count(value, name, "forecast", 0 if name in ("tools", "memory") else 1) for name in _HINTS}
+    return Hints(**{name: count for name, count in counts.items() if count is not None})
 
 
 def _path(at: str, key: str) -> str:

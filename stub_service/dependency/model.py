@@ -9,6 +9,8 @@ checks judge by. It must never lose a row, commit a write twice for one key, or 
 - `hang` and `commit_then_timeout` use a worker for the service time, and then never answer.
 - Writes commit when their service time ends. A write whose idempotency key (of that tenant) has committed answers as
   before and commits nothing.
+- What a call uses (tokens, bytes) is drawn when a worker takes it, and told in an answer of success: `usage`. A quota
+  of tokens is charged then; while it is overdrawn, calls are turned away at the door with 429 and Retry-After.
 - A read-back waits, before it takes a worker, for writes of the same key (or run and step) that are under way, as it
   would for a row lock: so "not committed" stays true.
 - The row of an arrival is written when the caller has its answer, or is gone; `ended_ns` is that instant. A call that
@@ -18,14 +20,18 @@ checks judge by. It must never lose a row, commit a write twice for one key, or 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from stub_service.capacity.bucket import Bucket, Short
 from stub_service.capacity.config import CapacityConfig, Fault
+from stub_service.capacity.cost_config import Quota
 from stub_service.capacity.ports import READBACK, WRITE, CallDependency, DependencyAnswer, DependencyCall
 from stub_service.capacity.records import Arrival, Effect
 from stub_service.dependency.faults import COMMIT_THEN_TIMEOUT, ERROR, HANG, Faults, Work, imf_fixdate, retry_after
 from stub_service.dependency.pool import WorkerPool
+from stub_service.dependency.usage import Usages, Used, told
 from stub_service.dependency.visits import Visit
 
 AnyVisit = Visit | DependencyCall
@@ -33,6 +39,9 @@ AnyVisit = Visit | DependencyCall
 
 VIRTUAL_EPOCH_S = 1_767_225_600
 """The wall clock at instant 0 of a trial in virtual time: 2026-01-01 00:00:00 UTC, always, so that dates repeat."""
+
+OVER_QUOTA = "quota"
+"""`fault` of an arrival that was turned away because the dependency's tokens were used up."""
 
 Sleep = Callable[[int], Coroutine[Any, Any, None]]
 """Waits so many nanoseconds."""
@@ -43,11 +52,12 @@ async def sleep_on_loop(delay_ns: int) -> None:
 
 
 class Downstream:
-    """One of them: its workers, and what it has committed."""
+    """One of them: its workers, its quota of tokens, and what it has committed."""
 
-    __slots__ = ("committed", "effects", "pool", "service_ns", "under_way")
+    __slots__ = ("committed", "effects", "pool", "quota", "service_ns", "under_way")
 
-    def __init__(self, workers: int, service_ns: int) -> None:
+    def __init__(self, workers: int, service_ns: int, quota: Quota | None = None) -> None:
+        self.quota = Bucket(quota.rate_per_s, quota.burst) if quota is not None else None
         self.pool = WorkerPool(workers)
         self.service_ns = service_ns
         self.committed: dict[str, dict[str, Any]] = {}
@@ -68,7 +78,8 @@ class Dependencies:
         wall_s: Callable[[], float] | None = None,
     ) -> None:
         self.faults = Faults(config.faults)
-        self.by_name = {d.name: Downstream(d.workers, d.service_ns) for d in config.dependencies}
+        self.by_name = {d.name: Downstream(d.workers, d.service_ns, d.quota) for d in config.dependencies}
+        self.usages = Usages(config.usages, config.seed)
         self._now_ns = now_ns
         self._record_arrival = record_arrival
         self._record_effect = record_effect
@@ -84,6 +95,10 @@ class Dependencies:
         refusing = self.faults.at_door(visit.dependency, visit.operation, now_ns)
         if refusing is not None:
             return self._refuse(visit, refusing, arrived_ns)
+        if dependency.quota is not None:
+            overdrawn = dependency.quota.short_of(1, now_ns)
+            if overdrawn is not None:
+                return self._over_quota(visit, overdrawn, arrived_ns)
         held = _mark_under_way(dependency, visit) if visit.operation == WRITE else None
         try:
             if visit.operation == READBACK:
@@ -141,6 +156,10 @@ class Dependencies:
                 _unmark(dependency, visit, held)
                 return self._refuse(visit, refusing, arrived_ns)
         work = self.faults.at_work(visit.dependency, visit.operation, started_ns)
+        used = self.usages.of(visit) if self.usages.known else None
+        if used is not None and dependency.quota is not None and used.tokens:
+            dependency.quota.balance(started_ns)
+            dependency.quota.charge(used.tokens)
         service_ns = dependency.service_ns if work.factor == 1.0 else max(1, round(dependency.service_ns * work.factor))
         try:
             await self._sleep(service_ns)
@@ -153,7 +172,11 @@ class Dependencies:
         if answer is None:
             await self._never(visit, arrived_ns, started_ns, work)
         assert answer is not None
-        self._write(visit, arrived_ns, started_ns, self._now_ns(), answer.status, work.name)
+        if used is not None and answer.status == 200:
+            answer = told(answer, used)
+        else:
+            used = None
+        self._write(visit, arrived_ns, started_ns, self._now_ns(), answer.status, work.name, used=used)
         return answer
 
     def _work_on(
@@ -239,6 +262,15 @@ class Dependencies:
         self._write(visit, arrived_ns, now_ns, now_ns, answer.status, fault.kind, answer)
         return answer
 
+    def _over_quota(self, visit: AnyVisit, overdrawn: Short, arrived_ns: int) -> DependencyAnswer:
+        """At the door: the tokens that have been used must be paid by time first."""
+        wait_s = max(1, math.ceil(overdrawn.wait_ns / 1e9))
+        answer = DependencyAnswer(
+            429, str(wait_s), imf_fixdate(int(self._wall_s())), {"error": "throttled", "dependency": visit.dependency}
+        )
+        self._write(visit, arrived_ns, arrived_ns, arrived_ns, 429, OVER_QUOTA, answer)
+        return answer
+
     def _write(
         self,
         visit: AnyVisit,
@@ -248,6 +280,7 @@ class Dependencies:
         status: int,
         fault: str | None,
         refusal: DependencyAnswer | None = None,
+        used: Used | None = None,
     ) -> None:
         self._record_arrival(
             Arrival(
@@ -256,6 +289,7 @@ class Dependencies:
                 visit.idempotency_key, visit.deadline_ns, visit.probe or None,
                 True if visit.operation == READBACK else None,
                 refusal.retry_after if refusal else None, fault, refusal.date if refusal else None,
+                used.tokens if used else None, used.bytes if used else None,
             )
         )  # fmt: skip
 

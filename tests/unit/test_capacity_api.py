@@ -31,7 +31,7 @@ class Told:
         wish = RunWish()
         self.runs = {"r1": Run("r1", "A", wish, Envelope(19, 2, {"customer": 5}), 0, 90, 3, None)}
 
-    def open_run(self, tenant, wish, request=None):
+    async def open(self, tenant, wish, request=None):
         self.asked.append((tenant, wish, request))
         return self.opened
 
@@ -180,7 +180,7 @@ WRONG_WISHES = {
     b"{": "the body is not JSON: unexpected end of data (line 1, column 2)",
     b"[]": "the body must be a JSON object",
     b'{"deadline": 1}': "deadline: is not known; did you mean deadline_ms? (known: traffic_class, task_class, "
-    "priority, release, deadline_ms, attempts, parallel, retry_tokens, budgets, parent_run)",
+    "priority, release, deadline_ms, attempts, parallel, retry_tokens, budgets, parent_run, request_class, forecast)",
     b'{"traffic_class": "interactiv"}': "traffic_class: is not known; did you mean interactive? (known: interactive, "
     "approval_resume, autonomous, maintenance)",
     b'{"traffic_class": 1}': "traffic_class: is not known (known: interactive, approval_resume, autonomous, "
