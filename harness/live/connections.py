@@ -25,7 +25,6 @@ from harness.live.answer_parser import AnswerParser
 from harness.live.pacing import Scheduler, Timeouts
 from harness.live.requests import Target
 
-CONNECT_TIMEOUT_NS = 5_000_000_000
 IDLE_LIMIT_NS = 4_000_000_000
 """A connection idle for longer is not used again: most servers close theirs after 5 s or more, and a request that
 crosses such a close on the wire is lost."""
@@ -37,7 +36,7 @@ _BUFFER = bytearray(64 * 1024)
 _VIEW = memoryview(_BUFFER)
 _NODELAY = (plain.IPPROTO_TCP, plain.TCP_NODELAY, 1)
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_GONE = (errno.EPIPE, errno.ECONNRESET)
+GONE = (errno.EPIPE, errno.ECONNRESET)
 _CONNECT_REASONS = {
     errno.ECONNREFUSED: (FAILED, "connect_refused"),
     errno.ETIMEDOUT: (FAILED, "connect_timeout"),
@@ -48,6 +47,8 @@ Answered = Callable[[Call, AnswerParser, int], None]
 """(call, the answer until the call ends, now_ns absolute)"""
 Ended = Callable[[Call, str, str, int], None]
 """(call, outcome, reason, now_ns absolute): it ended without an answer"""
+Maker = Callable[["Pool", socket], "Connection"]
+"""Plain, or with TLS (tls.py)."""
 
 
 class Network:
@@ -64,6 +65,11 @@ class Network:
         broke: Callable[[BaseException], None],
     ) -> None:
         self.loop = loop
+        self.make: Maker = Connection
+        if target.tls is not None:
+            from harness.live.tls import Handshakes  # which builds on this module
+
+            self.make = Handshakes(target, scheduler).make
         self.address = target.address
         self.family = plain.AF_INET6 if target.ipv6 else plain.AF_INET
         self.limit = limit
@@ -73,7 +79,7 @@ class Network:
         self.open = 0
         self.pools: list[Pool] = []
         self.connecting: Timeouts[Connection] = Timeouts(
-            scheduler, CONNECT_TIMEOUT_NS, _not_connecting, Connection.give_up_connecting
+            scheduler, target.connect_timeout_ns, _not_connecting, Connection.give_up_connecting
         )
 
     def make_room(self) -> bool:
@@ -97,13 +103,14 @@ def _not_connecting(connection: Connection) -> bool:
 
 
 class Pool:
-    """The connections of one tenant. `idle` is last in, first out."""
+    """The connections of one tenant. `idle` is last in, first out. session: of TLS, to be resumed."""
 
-    __slots__ = ("idle", "network")
+    __slots__ = ("idle", "network", "session")
 
     def __init__(self, network: Network) -> None:
         self.network = network
         self.idle: OrderedDict[Connection, None] = OrderedDict()
+        self.session: Any = None
         network.pools.append(self)
 
     def send(self, call: Call, request: bytes, now_ns: int) -> None:
@@ -128,7 +135,7 @@ class Pool:
                 network.ended(call, DROPPED, "no_descriptor", now_ns)
                 return
             raise
-        Connection(self, sock).connect(call, request, now_ns)
+        network.make(self, sock).connect(call, request, now_ns)
 
     def close_idle(self, most: int) -> None:
         for connection in list(islice(self.idle, most)):
@@ -194,7 +201,7 @@ class Connection:
             sent = 0
         except OSError as error:
             self.close()
-            if error.errno in _GONE:
+            if error.errno in GONE:
                 return False
             raise
         self._take(call)
@@ -241,7 +248,7 @@ class Connection:
         except OSError as error:
             # What the server has answered before it closed may still be waiting to be read.
             self._stop_writer()
-            if error.errno not in _GONE:
+            if error.errno not in GONE:
                 self.fail("write_failed")
             return
         self._out = memoryview(self._out)[sent:]
@@ -306,12 +313,16 @@ class Connection:
         assert call is not None
         call.driver = None
         now = monotonic_ns()
-        if self._answer.reusable and not self._out:
+        if self._answer.reusable and self._may_carry_more():
             self.idle_since_ns = now
             self._pool.idle[self] = None
         else:
             self.close()
         self._pool.network.answered(call, self._answer, now)
+
+    def _may_carry_more(self) -> bool:
+        """A request that the server answered before it had read all of it leaves a rest behind."""
+        return not self._out
 
     # Ends
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from ipaddress import ip_address
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from harness.errors import BadInput
 from harness.ledger.call import Call
 from harness.profile.model import Claims
+from harness.target.hosts import Address, accepted, addresses_of, reachable_first
+from harness.target.tls import Tls, context_of
+from harness.target.tls import from_json as tls_from_json
 from harness.workload.claims import claimed_by
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -25,7 +28,9 @@ DEFAULT_METHOD = "POST"
 DEFAULT_PATH = "/service"
 PATH_LIMIT = 8000
 BODY = b"{}"
+CONNECT_TIMEOUT_NS = 5_000_000_000
 _PATHS_KEPT = 4096
+_PORTS = {"http": 80, "https": 443}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -40,45 +45,103 @@ class Unsendable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where calls go. address: (ip, port). path: of calls without one of their own. prefix: before recorded paths.
-    base: before the paths of the capacity layer, which calls of runs have."""
+    """Where calls go. addresses: all that the host has; calls go to the first. host: as the header says it. path: of
+    calls without one of their own. prefix: before recorded paths. base: before the paths of the capacity layer, which
+    calls of runs have. tls: with https, else None. name: the URL's host, which the certificate is for."""
 
-    address: tuple[str, int]
+    addresses: tuple[Address, ...]
     host: str
     path: str
     prefix: str
     base: str = ""
+    scheme: str = "http"
+    tls: Tls | None = None
+    name: str = ""
+    connect_timeout_ns: int = CONNECT_TIMEOUT_NS
+    """For the connection, and once more for the TLS handshake on it."""
+
+    @property
+    def address(self) -> Address:
+        return self.addresses[0]
 
     @property
     def ipv6(self) -> bool:
         return ":" in self.address[0]
 
 
-def target_of(kind: str, url: str) -> Target:
-    """Raises BadTarget. Only loopback is accepted."""
+def target_of(
+    kind: str,
+    url: str,
+    *,
+    tls: Tls | None = None,
+    allowed_hosts: Collection[str] = (),
+    connect_timeout_ns: int = CONNECT_TIMEOUT_NS,
+) -> Target:
+    """Looks the host up and reads the files of `tls`. Raises BadInput. Accepted are loopback and the allowed hosts."""
     try:
         parts = urlsplit(url)
-        port = parts.port or 80
+        given_port = parts.port
     except ValueError as error:
         raise BadTarget(f"target {url!r} is not a URL ({error}); give one such as http://127.0.0.1:8000/path") from None
-    if parts.scheme != "http" or not parts.hostname:
-        raise BadTarget(f"target {url!r} is not an http:// URL (TLS is not supported yet)")
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise BadTarget(f"target {url!r} is not an http:// or https:// URL")
     if parts.username is not None or parts.password is not None:
         raise BadTarget("the target URL holds credentials; give tokens in OVERLOAD_TOKENS instead")
-    ip = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
-    try:
-        loopback = ip_address(ip).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if given_port == 0:
         raise BadTarget(
-            f"target host {parts.hostname!r} is not loopback; only 127.0.0.0/8, ::1 and localhost are accepted"
+            f"target {url!r} has port 0, on which nothing can listen; give one such as http://127.0.0.1:8000/path"
         )
+    name, port = parts.hostname, given_port or _PORTS[parts.scheme]
+    if not accepted(name, allowed_hosts):
+        raise BadTarget(
+            f"target host {name!r} is not loopback, nor on the allow list; only 127.0.0.0/8, ::1, localhost and the "
+            "hosts of that list are accepted"
+        )
+    if not name.isascii() or not name.isprintable() or " " in name:
+        raise BadTarget(f"target host {name!r} has characters that no header can carry; give it in ASCII (xn--...)")
+    if parts.scheme == "https":
+        tls = tls or Tls()
+        context_of(tls, name)
+    elif tls is not None:
+        raise BadTarget(f"target {url!r} is plain HTTP, but there are settings for TLS; give an https:// URL")
     given = parts.path if kind != "stub" or parts.path != "/" else ""
     path = encode_path(given + ("?" + parts.query if parts.query else "")) if given else ""
-    host = f"[{ip}]:{port}" if ":" in ip else f"{parts.hostname}:{port}"
-    base = encode_path(parts.path).rstrip("/") if given else ""
-    return Target((ip, port), host, path or DEFAULT_PATH, DEFAULT_PATH if kind == "stub" else "", base)
+    host = f"[{name}]" if ":" in name else name
+    host = host if port == _PORTS[parts.scheme] else f"{host}:{port}"
+    return Target(
+        addresses_of(name, port),
+        host,
+        path or DEFAULT_PATH,
+        DEFAULT_PATH if kind == "stub" else "",
+        encode_path(parts.path).rstrip("/") if given else "",
+        parts.scheme,
+        tls,
+        name,
+        connect_timeout_ns,
+    )
+
+
+def target_in_manifest(document: Mapping[str, Any]) -> Target:
+    """The `target` of a trial's manifest, of its addresses the first that accepts in front. Raises BadInput."""
+    hosts, timeout_ns = document.get("allowed_hosts", []), document.get("connect_timeout_ns", CONNECT_TIMEOUT_NS)
+    tls, wrong = None, None
+    try:
+        tls = tls_from_json(document["tls"]) if document.get("tls") is not None else None
+    except ValueError:
+        wrong = "tls"
+    if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
+        wrong = "allowed_hosts"
+    if type(timeout_ns) is not int or timeout_ns < 1:
+        wrong = "connect_timeout_ns"
+    if wrong:
+        raise BadTarget(f"the manifest's target.{wrong} is not what it should be; was it edited?")
+    kind, url = document["kind"], document["url"]
+    return reached(target_of(kind, url, tls=tls, allowed_hosts=hosts, connect_timeout_ns=timeout_ns))
+
+
+def reached(target: Target) -> Target:
+    """Before a trial: where a host has several addresses, calls go to the first that accepts a connection."""
+    return replace(target, addresses=reachable_first(target.addresses))
 
 
 def tokens_of(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,14 +1,15 @@
-"""Which addresses may be loaded, what answers there, and a stub that somebody else started.
+"""Which URLs may be loaded, what answers there, and a stub that somebody else started; over HTTP or HTTPS.
 
-A load tool can take a service down. Until there are guard rails for other hosts (an allow list, a maximum rate, an
-abort rule), only this machine's own loopback addresses are accepted.
+A load tool can take a service down: only this machine's own loopback addresses are accepted, and the hosts that the
+guard rails allow. A host's addresses are looked up once, not with every question: it stays the same machine.
 """
 
 from __future__ import annotations
 
 import http.client
-import ipaddress
-from collections.abc import Iterator
+import socket
+import ssl
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from harness.target.errors import TargetError, TargetGone, TargetUnusable
+from harness.target.hosts import Address, accepted, addresses_of
+from harness.target.tls import Tls, context_of, name_of, words_of
 
 _PROBE_S = 5.0
 _ASK_S = 10.0
@@ -26,8 +29,8 @@ _LARGEST_ANSWER = 8 << 20
 _EXAMPLE = "http://127.0.0.1:8080"
 
 
-def loopback_url(url: str) -> str:
-    """The URL without its trailing slash, if it is plain HTTP to a loopback host. Raises TargetError if it is not."""
+def accepted_url(url: str, allowed_hosts: Collection[str] = ()) -> str:
+    """The URL without its trailing slash, if it is HTTP or HTTPS to a host that may be loaded. Else TargetError."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -35,28 +38,88 @@ def loopback_url(url: str) -> str:
         raise TargetUnusable(f"{url!r} is not a URL ({error}); expected one such as {_EXAMPLE}") from None
     if parts.username is not None or parts.password is not None:
         raise TargetUnusable("a target's URL must not carry a user or a password: tokens come from the environment")
-    if parts.scheme != "http" or not host:
-        raise TargetUnusable(f"{url!r} is not a plain HTTP URL; expected one such as {_EXAMPLE}")
+    if parts.scheme not in ("http", "https") or not host:
+        raise TargetUnusable(f"{url!r} is not an HTTP URL; expected one such as {_EXAMPLE}")
     if not url.isascii() or not url.isprintable() or " " in url:
         raise TargetUnusable(f"{url!r} has characters that a URL cannot have; expected one such as {_EXAMPLE}")
     if parts.query or parts.fragment:
         raise TargetUnusable(f"{url!r} has a query or a fragment; leave them out")
-    if not _is_loopback(host):
+    if not accepted(host, allowed_hosts):
         raise TargetUnusable(
-            f"{host!r} is not a loopback host: only 127.0.0.0/8, ::1 and localhost are accepted, because the guard "
-            "rails for other hosts (allow list, maximum rate, abort rule) do not exist yet"
+            f"{host!r} is not a loopback host, nor on the target's allow list: only 127.0.0.0/8, ::1, localhost and "
+            "the hosts of that list are accepted"
         )
     if port == 0:
         raise TargetUnusable(f"{url!r} has port 0, on which nothing can listen; expected one such as {_EXAMPLE}")
     return url.rstrip("/")
 
 
-def probe(url: str) -> Literal["overload-stub", "other"]:
-    """What answers at a loopback URL. Raises TargetError if nothing does."""
+class Endpoint:
+    """A URL, where it leads, and how it is asked: one connection a question."""
+
+    def __init__(self, url: str, tls: Tls | None = None, allowed_hosts: Collection[str] = ()) -> None:
+        """Raises TargetUnusable: a URL that is not accepted, a host without an address, TLS files that are no good."""
+        self.url = accepted_url(url, allowed_hosts)
+        parts = urlsplit(self.url)
+        assert parts.hostname is not None
+        self._base, self._host = parts.path, parts.hostname
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._context: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            tls = tls or Tls()
+            self._context, self._name = context_of(tls, self._host), name_of(tls, self._host)
+        elif tls is not None:
+            raise TargetUnusable(f"{url!r} is plain HTTP, but there are settings for TLS; give an https:// URL")
+        self._addresses = addresses_of(self._host, self._port)
+
+    def exchange(
+        self, method: str, path: str, body: bytes | None, timeout_s: float
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """One request, sent once. Raises OSError (SSLError is one) or HTTPException."""
+        connection = (
+            http.client.HTTPConnection(self._host, self._port)
+            if self._context is None
+            else http.client.HTTPSConnection(self._host, self._port, context=self._context)
+        )
+        try:
+            connection.sock = self._connected(timeout_s)
+            connection.request(method, self._base + path, body)
+            response = connection.getresponse()
+            return response.status, response.headers, response.read(_LARGEST_ANSWER)
+        finally:
+            connection.close()
+
+    def _connected(self, timeout_s: float) -> socket.socket:
+        """To the first address that accepts."""
+        sock = _connected_to(self._addresses, timeout_s)
+        if self._context is None:
+            return sock
+        try:
+            return self._context.wrap_socket(sock, server_hostname=self._name)
+        except BaseException:
+            sock.close()
+            raise
+
+
+def _connected_to(addresses: tuple[Address, ...], timeout_s: float) -> socket.socket:
+    first: OSError | None = None
+    for address in addresses:
+        try:
+            return socket.create_connection(address, timeout_s)
+        except OSError as error:
+            first = first or error
+    raise first or OSError("no address")
+
+
+def probe(url: str, tls: Tls | None = None, allowed_hosts: Collection[str] = ()) -> Literal["overload-stub", "other"]:
+    """What answers at a URL. Raises TargetError if nothing does."""
+    endpoint = Endpoint(url, tls, allowed_hosts)
     try:
-        _, _, answer = _exchange(loopback_url(url), "GET", "/healthz", None, _PROBE_S)
+        _, _, answer = endpoint.exchange("GET", "/healthz", None, _PROBE_S)
     except http.client.HTTPException:
         return "other"
+    except ssl.SSLError as error:
+        raise TargetUnusable(f"no TLS with {url}: {words_of(error)}") from None
     except OSError as error:
         why = error.strerror or str(error)
         raise TargetUnusable(f"nothing answers at {url} ({why}); start the service first") from None
@@ -69,16 +132,18 @@ def probe(url: str) -> Literal["overload-stub", "other"]:
 
 
 @contextmanager
-def connect(url: str) -> Iterator[RemoteStub | None]:
+def connect(url: str, tls: Tls | None = None, allowed_hosts: Collection[str] = ()) -> Iterator[RemoteStub | None]:
     """A stub that runs already, or None for any other service. Raises TargetError if nothing answers."""
-    yield RemoteStub(url) if probe(url) == "overload-stub" else None
+    ours = probe(url, tls, allowed_hosts) == "overload-stub"
+    yield RemoteStub(url, tls, allowed_hosts) if ours else None
 
 
 class RemoteStub:
-    """The control side of a stub at a loopback URL. Methods raise TargetGone when it does not answer as a stub does."""
+    """The control side of a stub at a URL. Methods raise TargetGone when it does not answer as a stub does."""
 
-    def __init__(self, url: str) -> None:
-        self.url = loopback_url(url)
+    def __init__(self, url: str, tls: Tls | None = None, allowed_hosts: Collection[str] = ()) -> None:
+        self._endpoint = Endpoint(url, tls, allowed_hosts)
+        self.url = self._endpoint.url
         self._cursors: dict[str, int] = {}
 
     def set_epoch(self, monotonic_ns: int) -> None:
@@ -127,7 +192,7 @@ class RemoteStub:
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[http.client.HTTPMessage, bytes]:
         """One exchange that must succeed."""
         try:
-            status, headers, answer = _exchange(self.url, method, path, body, _ASK_S)
+            status, headers, answer = self._endpoint.exchange(method, path, body, _ASK_S)
         except (OSError, http.client.HTTPException) as error:
             raise TargetGone(f"{self.url} did not answer {method} {path}: {error!r}") from None
         if status != 200:
@@ -142,28 +207,4 @@ def _cursor_of(headers: http.client.HTTPMessage) -> int:
     return int(cursor)
 
 
-def _exchange(
-    url: str, method: str, path: str, body: bytes | None, timeout_s: float
-) -> tuple[int, http.client.HTTPMessage, bytes]:
-    """Raises OSError or HTTPException."""
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=timeout_s)
-    try:
-        connection.request(method, parts.path + path, body)
-        response = connection.getresponse()
-        return response.status, response.headers, response.read(_LARGEST_ANSWER)
-    finally:
-        connection.close()
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-__all__ = ["RemoteStub", "TargetError", "connect", "loopback_url", "probe"]
+__all__ = ["Endpoint", "RemoteStub", "TargetError", "accepted_url", "connect", "probe"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from harness.errors import BadInput
 from harness.ledger.call import Call
-from harness.live.requests import Requests, Unsendable, encode_path, target_of, tokens_of
+from harness.live.requests import Requests, Unsendable, encode_path, target_in_manifest, target_of, tokens_of
 from harness.profile.model import Claims
+from harness.target.hosts import reachable_first
+from harness.target.tls import Tls
 
 STUB = target_of("stub", "http://127.0.0.1:8000")
 URL = target_of("url", "http://127.0.0.1:8000/v1/chat?x=1")
@@ -173,6 +177,34 @@ def test_a_host_that_cannot_be_found_is_told_before_anything_is_sent(monkeypatch
     assert str(error.value) == (
         "host 'nowhere.example' cannot be found (Name or service not known); check its name, or give an address"
     )
+
+
+def test_the_first_address_that_accepts_comes_first():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        at = listening.getsockname()
+        assert reachable_first((("127.0.0.1", dead), at)) == (at, ("127.0.0.1", dead))
+    nobody = (("127.0.0.1", dead), ("127.0.0.2", dead))
+    assert reachable_first(nobody) == nobody
+
+
+def test_the_target_of_a_manifest():
+    plain = target_in_manifest({"kind": "stub", "url": "http://127.0.0.1:8000", "defect": None})
+    assert plain == STUB
+    tls = {"ca": None, "cert": None, "key": None, "server_name": "a.test", "verify": True}
+    full = {"kind": "url", "url": "https://127.0.0.1/", "tls": tls, "allowed_hosts": ["a"], "connect_timeout_ns": 7}
+    target = target_in_manifest(full)
+    assert target.tls == Tls(server_name="a.test")
+    assert target.connect_timeout_ns == 7
+    assert Tls(server_name="a.test").to_json() == tls
+    for wrong in (
+        *({"tls": tls} for tls in ({"ka": 1}, 3, {"verify": "no"})),
+        *({"allowed_hosts": hosts} for hosts in ("a", [1])),
+        *({"connect_timeout_ns": limit} for limit in (0, "5s", True)),
+    ):
+        with pytest.raises(BadInput, match=f"the manifest's target.{next(iter(wrong))} is not what it should be"):
+            target_in_manifest({**full, **wrong})
 
 
 def test_settings_for_tls_need_https():

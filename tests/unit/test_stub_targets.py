@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from harness.cli.stub import command, greeting
 from harness.errors import BadInput
 from harness.target.errors import TargetError, TargetUnusable
-from harness.target.url import loopback_url, probe
+from harness.target.url import accepted_url, probe
 from stub_service.defects.registry import DEFECTS
 
 
@@ -21,15 +21,16 @@ from stub_service.defects.registry import DEFECTS
         ("http://127.9.8.7:80/", "http://127.9.8.7:80"),
         ("http://[::1]:8080/base/", "http://[::1]:8080/base"),
         ("http://LocalHost", "http://LocalHost"),
+        ("https://127.0.0.1/", "https://127.0.0.1"),
     ],
 )
 def test_loopback_is_accepted(url, cleaned):
-    assert loopback_url(url) == cleaned
+    assert accepted_url(url) == cleaned
 
 
 GUARD_RAILS = (
-    " is not a loopback host: only 127.0.0.0/8, ::1 and localhost are accepted, because the guard rails for other "
-    "hosts (allow list, maximum rate, abort rule) do not exist yet"
+    " is not a loopback host, nor on the target's allow list: only 127.0.0.0/8, ::1, localhost and the hosts of that "
+    "list are accepted"
 )
 
 
@@ -44,10 +45,11 @@ GUARD_RAILS = (
         ("http://0.0.0.0:1", "'0.0.0.0'" + GUARD_RAILS),
         ("http://127.0.0.1@example.org", "a target's URL must not carry a user or a password: tokens come from the "
          "environment"),
-        ("https://127.0.0.1", "'https://127.0.0.1' is not a plain HTTP URL; expected one such as http://127.0.0.1:8080"),
-        ("127.0.0.1:80", "'127.0.0.1:80' is not a plain HTTP URL; expected one such as http://127.0.0.1:8080"),
-        ("stubb", "'stubb' is not a plain HTTP URL; expected one such as http://127.0.0.1:8080"),
-        ("", "'' is not a plain HTTP URL; expected one such as http://127.0.0.1:8080"),
+        ("https://example.org", "'example.org'" + GUARD_RAILS),
+        ("ftp://127.0.0.1", "'ftp://127.0.0.1' is not an HTTP URL; expected one such as http://127.0.0.1:8080"),
+        ("127.0.0.1:80", "'127.0.0.1:80' is not an HTTP URL; expected one such as http://127.0.0.1:8080"),
+        ("stubb", "'stubb' is not an HTTP URL; expected one such as http://127.0.0.1:8080"),
+        ("", "'' is not an HTTP URL; expected one such as http://127.0.0.1:8080"),
         ("http://127.0.0.1:0", "'http://127.0.0.1:0' has port 0, on which nothing can listen; expected one such as "
          "http://127.0.0.1:8080"),
         ("http://127.0.0.1/?a", "'http://127.0.0.1/?a' has a query or a fragment; leave them out"),
@@ -57,7 +59,7 @@ GUARD_RAILS = (
 )  # fmt: skip
 def test_anything_else_is_refused_with_a_reason(url, message):
     with pytest.raises(TargetError) as told:
-        loopback_url(url)
+        accepted_url(url)
     assert str(told.value) == message
     assert isinstance(told.value, BadInput)  # exit code 2: nothing was sent
 
@@ -65,7 +67,7 @@ def test_anything_else_is_refused_with_a_reason(url, message):
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://[::1", "http://127.0.0.1:x"])
 def test_a_malformed_url_is_refused(url):
     with pytest.raises(TargetUnusable, match="is not a URL"):
-        loopback_url(url)
+        accepted_url(url)
 
 
 def test_probe_refuses_before_it_connects():
