@@ -38,7 +38,7 @@ def show(trial: Trial, verdicts: Sequence[Verdict], console: Console) -> None:
     summary = summarise(trial, keep=named_in(trial, verdicts))
     _headline(trial, verdicts, summary, console)
     for verdict in worst_first(verdicts):
-        _verdict(verdict, console)
+        show_verdict(verdict, console)
     _table(summary, console)
     capacity = capacity_of(trial)
     if capacity is not None:
@@ -58,7 +58,7 @@ def _headline(trial: Trial, verdicts: Sequence[Verdict], summary: Summary, conso
     line(console, f"{sentence} {count(summary.calls)} calls, exit code {code}.")
 
 
-def _verdict(verdict: Verdict, console: Console) -> None:
+def show_verdict(verdict: Verdict, console: Console) -> None:
     console.print()
     line(console, Cell(verdict.word.value, STYLES[verdict.word]), "  ", Cell(clean(verdict.check, 80), "bold"))
     line(console, clean(verdict.sentence), indent=2)
