@@ -21,6 +21,7 @@ from stub_service.capacity_shell import LayDefect
 from stub_service.defects import registry as defects
 from stub_service.serve import Layer, kinds, serve
 from stub_service.served import BadInput, Served, read_served
+from stub_service.tls import context_of
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise BadInput("--dependencies-only needs a configuration with `capacity`")
         service, lay = lay_defect(options.defect, served)
         identify = identity.identify_by(identity.parse_tokens(os.environ.get(identity.VARIABLE)))
+        tls = context_of(options.tls_cert, options.tls_key, options.tls_client_ca)
         listener = _listen(options.host, options.port)
         with contextlib.ExitStack() as stack:
             folder = options.evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="overload-stub-")))
@@ -39,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
             layer = None
             if served.capacity is not None:
                 layer = Layer(served.capacity, lay, not options.dependencies_only)
-            return serve(listener, service, layer, identify, folder, options.parent_pipe)
+            return serve(listener, service, layer, identify, folder, options.parent_pipe, tls)
     except (BadInput, ValueError) as error:
         print(f"stub: {error}", file=sys.stderr)
         return 2
@@ -53,6 +55,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--evidence", type=Path, help="folder for the evidence (default: a temporary one)")
     parser.add_argument("--dependencies-only", action="store_true", help="serve no controller in front of them")
     parser.add_argument("--defect", help="a deliberate fault, by name")
+    parser.add_argument("--tls-cert", type=Path, help="PEM file: serve TLS with this certificate (and its chain)")
+    parser.add_argument("--tls-key", type=Path, help="its private key, if it is not in the same file")
+    parser.add_argument("--tls-client-ca", type=Path, help="callers must show a certificate of this CA")
     parser.add_argument("--parent-pipe", action="store_true", help="stop when standard input ends")
     return parser.parse_args(arguments)
 

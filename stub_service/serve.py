@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -66,9 +67,10 @@ def serve(
     identify: Identify,
     folder: Path,
     watch_parent: bool,
+    tls: ssl.SSLContext | None = None,
 ) -> int:
     """Serves until told to stop. Returns the exit code."""
-    return _run(_serve(listener, service, layer, identify, folder, watch_parent))
+    return _run(_serve(listener, service, layer, identify, folder, watch_parent, tls))
 
 
 def _run(main: Coroutine[Any, Any, int]) -> int:
@@ -86,6 +88,7 @@ async def _serve(
     identify: Identify,
     folder: Path,
     watch_parent: bool,
+    tls: ssl.SSLContext | None = None,
 ) -> int:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
@@ -110,10 +113,13 @@ async def _serve(
     lag = LoopLag(timers, time.monotonic_ns())
     http = app.make_server(app.Parts(live, capacity, identify, metrics, lag, evidence, clock))
     _prepare_process()
-    server = await loop.create_server(http, sock=listener, backlog=_BACKLOG)
+    server = await loop.create_server(http, sock=listener, backlog=_BACKLOG, ssl=tls)
+    # Who started the stub, and its own controller, need no certificate: a plain port of loopback is theirs.
+    own = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) if tls is not None else listener
+    inner = await loop.create_server(http, sock=own, backlog=_BACKLOG) if tls is not None else server
 
     if capacity is not None:
-        capacity.start(_own_url(listener))
+        capacity.start(_own_url(own))
 
     def flush(_: None, _due_ns: int, now_ns: int) -> None:
         for file in evidence.values():
@@ -121,9 +127,11 @@ async def _serve(
         timers.at(now_ns + _FLUSH_NS, 9, flush, None)
 
     flush(None, 0, time.monotonic_ns())
-    _say({"event": "ready", "port": listener.getsockname()[1]})
+    ports = {"port": listener.getsockname()[1]} | ({"own_port": own.getsockname()[1]} if tls is not None else {})
+    _say({"event": "ready", **ports})
     code = await stop
     server.close()
+    inner.close()
     await _close(live, capacity, http)
     timers.close()
     for file in evidence.values():

@@ -17,12 +17,14 @@ from harness.errors import BadInput
 from harness.profile.model import Profile
 from harness.simulate.service import capacity_config, shared_service
 from harness.target.stub import StubProcess
+from harness.target.tls import ServerTls
 from stub_service.capacity.config import CapacityConfig
 from stub_service.config import SharedServiceConfig
 from stub_service.defects.registry import DEFECTS
 
 _LOOK_S = 0.5
 _SHOWN_TENANTS = 10
+_PEM = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _list_defects(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -59,6 +61,9 @@ def defect_lines() -> list[str]:
     is_flag=True,
     help="Serve the dependencies of `capacity` without the controller, for one of your own.",
 )
+@click.option("--tls-cert", type=_PEM, help="Serve HTTPS with this certificate (PEM, with its chain).")
+@click.option("--tls-key", type=_PEM, help="Its private key, if it is not in the same file.")
+@click.option("--tls-client-ca", type=_PEM, help="Callers must show a certificate of this CA.")
 @click.option(
     "--list-defects",
     is_flag=True,
@@ -76,6 +81,9 @@ def command(
     defect: str | None,
     evidence: Path | None,
     dependencies_only: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
 ) -> int:
     """Serve what PROFILE describes under `service` and `capacity`, in the foreground, until Ctrl-C.
 
@@ -85,10 +93,14 @@ def command(
       overload stub profiles/worked_example.yaml --variant fair_queues --port 0
       overload run profiles/worked_example.yaml --target http://127.0.0.1:8080     (in another terminal)
       overload stub profiles/support_ticket.yaml --dependencies-only
+      overload stub profiles/steady.yaml --tls-cert server.pem --tls-key server.key
       overload stub --list-defects
     """
     if defect is not None and defect not in DEFECTS:
         raise BadInput(f"--defect {defect}: there is no such defect; overload stub --list-defects prints their names")
+    if tls_cert is None and (tls_key is not None or tls_client_ca is not None):
+        raise BadInput("--tls-key and --tls-client-ca say how to serve TLS; give its certificate, too: --tls-cert")
+    tls = ServerTls(tls_cert, tls_key, tls_client_ca) if tls_cert is not None else None
     loaded = options.load_profile(profile, variant, sets, time_scale)
     shared, capacity = parts_of(loaded.profile, profile, dependencies_only)
     with ExitStack() as stack:
@@ -96,7 +108,13 @@ def command(
             evidence = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="overload-evidence-")))
         stub = stack.enter_context(
             StubProcess(
-                shared, evidence, capacity=capacity, dependencies_only=dependencies_only, defect=defect, port=port
+                shared,
+                evidence,
+                capacity=capacity,
+                dependencies_only=dependencies_only,
+                defect=defect,
+                port=port,
+                tls=tls,
             )
         )
         for line in greeting(loaded.profile, stub.url, evidence, defect, dependencies_only):
@@ -149,9 +167,10 @@ def greeting(
 
 def _trial_call(profile: Profile, url: str, tenant: str, dependencies_only: bool) -> str:
     """One call that will be answered, as somebody would type it."""
+    curl = "curl -ik" if url.startswith("https:") else "curl -i"
     if dependencies_only and profile.capacity is not None:
-        return f"curl -i -X POST {url}/dependencies/{quote(next(iter(profile.capacity.dependencies)), safe='')}/read"
+        return f"{curl} -X POST {url}/dependencies/{quote(next(iter(profile.capacity.dependencies)), safe='')}/read"
     header = shlex.quote(f"Authorization: Bearer token-{tenant}")
     if profile.service is None:
-        return f"curl -i -H {header} -X POST {url}/runs"
-    return f"curl -i -H {header} {url}/service"
+        return f"{curl} -H {header} -X POST {url}/runs"
+    return f"{curl} -H {header} {url}/service"

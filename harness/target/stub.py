@@ -22,6 +22,7 @@ from typing import IO, Any, Self
 import orjson
 
 from harness.target.errors import TargetGone, TargetUnusable
+from harness.target.tls import ServerTls
 from harness.target.url import RemoteStub
 from stub_service.capacity.config import CapacityConfig
 from stub_service.capacity.config import to_json as capacity_to_json
@@ -40,7 +41,8 @@ class StubProcess:
     config: a shared service; capacity: a controller with its dependencies; at least one of them. dependencies_only: no
     controller. evidence_dir: where the child writes decisions.jsonl and, with a capacity layer, arrivals.jsonl and
     effects.jsonl. tokens: tenant -> token, where they are not `token-<tenant>`;
-    they travel in the environment only. port 0: any free one.
+    they travel in the environment only. port 0: any free one. tls: serve HTTPS with it; this side then asks its
+    questions through a plain port of loopback that the child has for that.
     Raises TargetError when the child cannot start, does not become ready, or has died.
     """
 
@@ -54,9 +56,11 @@ class StubProcess:
         defect: str | None = None,
         tokens: Mapping[str, str] | None = None,
         port: int = 0,
+        tls: ServerTls | None = None,
     ) -> None:
         self.evidence_dir = evidence_dir
         self.port = 0
+        self._scheme = "http" if tls is None else "https"
         self._output: deque[str] = deque(maxlen=_KEPT_LINES)
         self._scratch = tempfile.TemporaryDirectory(prefix="overload-stub-")
         config_file = Path(self._scratch.name) / "service.json"
@@ -71,6 +75,9 @@ class StubProcess:
             command.append("--dependencies-only")
         if defect is not None:
             command += ["--defect", defect]
+        if tls is not None:
+            given = (("--tls-cert", tls.cert), ("--tls-key", tls.key), ("--tls-client-ca", tls.client_ca))
+            command += [word for option, path in given if path is not None for word in (option, str(path))]
         self._command, self._tokens = command, dict(tokens or {})
         self._child: subprocess.Popen[bytes] | None = None
         self._remote: RemoteStub | None = None
@@ -79,7 +86,7 @@ class StubProcess:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -209,7 +216,7 @@ class StubProcess:
                 continue
             if isinstance(event, dict) and event.get("event") == "ready":
                 self.port = int(event["port"])
-                self._remote = RemoteStub(self.url)
+                self._remote = RemoteStub(f"http://127.0.0.1:{event.get('own_port', self.port)}")
                 self._ready.set()
         self._ready.set()  # its standard output has ended: it is not going to be ready
 
