@@ -21,15 +21,18 @@ class Broken:
 
 @dataclass(slots=True)
 class Account:
-    """lines = blank + header + broken + read;  read = outside + kept;  planned = kept + amplified + runaway.
+    """lines = blank + header + aside + broken + read;  read = outside + kept;  planned = kept + amplified + runaway.
 
     formats: file -> what it was read as. folded: calls (among the kept) that went into the tenant of the rest.
-    without_tenant: calls (among the read) whose line named nobody.
+    without_tenant: calls (among the read) whose line named nobody. aside: entries that never reached a server (from a
+    cache, or of another scheme than HTTP). bodies_left: bodies that were too large, or no text, to be kept.
     """
 
     lines: int = 0
     blank: int = 0
     header: int = 0
+    aside: int = 0
+    bodies_left: int = 0
     broken: dict[str, int] = field(default_factory=dict)
     read: int = 0
     outside: int = 0
@@ -73,7 +76,7 @@ class Account:
 
     def balanced(self) -> bool:
         return (
-            self.lines == self.blank + self.header + self.broken_lines + self.read
+            self.lines == self.blank + self.header + self.aside + self.broken_lines + self.read
             and self.read == self.outside + self.kept
         )
 

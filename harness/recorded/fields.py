@@ -1,9 +1,10 @@
 """Which field of a line is what: the field map, and who the tenant is.
 
-    --map time=ts,tenant=auth.sub,status=code,cost=tokens,path=url,method=verb,queue_time=wait:ms
-    --tenant remote_addr | user | file | header:NAME | field:NAME | path:N
+    --map time=ts,tenant=auth.sub,status=code,cost=tokens,path=url,method=verb,queue_time=wait:ms,duration=took:ms
+    --tenant remote_addr | user | file | host | header:NAME | cookie:NAME | query:NAME | field:NAME | path:N
 
-A name is a field as the log has it; `auth.sub` is the field of that name, else `sub` inside `auth`.
+A name is a field as the log has it; `auth.sub` is the field of that name, else `sub` inside `auth`. What may be a
+credential (an Authorization header, a cookie, an API key in a query) tells tenants apart as a digest, never as itself.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from harness.recorded.errors import RecordedError, printable
 from harness.recorded.record import MAX_NAME, MAX_PATH, NO_TENANT
 
 Get = Callable[[Mapping[str, Any]], Any]
 
-ROLES = ("time", "tenant", "status", "cost", "path", "method", "queue_time")
+ROLES = ("time", "tenant", "status", "cost", "path", "method", "queue_time", "duration")
 _USUAL = {
     "time": ("time", "timestamp", "ts", "@timestamp", "time_local", "time_iso8601", "msec", "datetime", "date"),
     "status": ("status", "status_code", "statusCode", "code"),
@@ -27,9 +29,28 @@ _USUAL = {
     "method": ("method", "request_method", "http_method", "verb"),
     "cost": ("cost",),
     "queue_time": ("queue_time", "queue_time_ms"),
+    "duration": (
+        "upstream_response_time",
+        "request_time",
+        "duration",
+        "duration_ms",
+        "duration_us",
+        "duration_ns",
+        "response_time",
+        "response_time_ms",
+        "latency_ms",
+        "elapsed_ms",
+    ),
 }
 _UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_MOST_PARAMETERS = 200
 _METHOD = re.compile(r"[A-Z]{1,20}", re.ASCII)
+_SECRET_HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"))
+_SECRET = re.compile(r"(?:^|[-_.])(?:key|apikey|token|secret|password|passwd|pwd|signature|sig|auth|session|sid|jwt)$")
+_TENANTS = (
+    "write remote_addr, user, file, host, header:x-tenant, cookie:NAME, query:NAME, field:NAME or path:N (the N-th "
+    "part of the path, from 1)"
+)
 _PATH = re.compile(rf"/[!-~]{{0,{MAX_PATH - 1}}}", re.ASCII)
 
 
@@ -50,7 +71,7 @@ def role_getter(role: str, roles: Mapping[str, str], sample: Mapping[str, Any]) 
     """How to find a role's value: the field that was named, else a usual name that the sample line has."""
     if role in roles:
         named = roles[role]
-        return getter(named.rpartition(":")[0] if role == "queue_time" and _unit(named) else named)
+        return getter(named.rpartition(":")[0] if role in ("queue_time", "duration") and _unit(named) else named)
     by_lower = {str(name).lower(): str(name) for name in reversed(list(sample))}
     for usual in _USUAL.get(role, ()):
         if (name := by_lower.get(usual.lower())) is not None:
@@ -93,7 +114,13 @@ def tenant_getter(choice: str | None, roles: Mapping[str, str], source_name: str
         choice = f"field:{roles['tenant']}"
     kind, _, name = (choice or "").partition(":")
     if kind in ("header", "field") and name:
-        return (header_getter(name) if kind == "header" else getter(name)), str(choice)
+        found = header_getter(name) if kind == "header" else getter(name)
+        return (hidden(found) if is_secret(name) else found), str(choice)
+    if kind in ("cookie", "query") and name:
+        found = _of_group("cookies", name) if kind == "cookie" else _of_query(name)
+        return (hidden(found) if kind == "cookie" or is_secret(name) else found), str(choice)
+    if choice == "host":
+        return (lambda fields: fields.get("host") or fields.get("http_host") or fields.get("server_name")), choice
     if choice == "remote_addr":
         return getter("remote_addr"), choice
     if choice == "user":
@@ -107,8 +134,55 @@ def tenant_getter(choice: str | None, roles: Mapping[str, str], source_name: str
     raise RecordedError(
         "--tenant",
         f"'{printable(choice or '')}' says not who the tenant is",
-        "write remote_addr, user, file, header:x-tenant, field:NAME or path:N (the N-th part of the path, from 1)",
+        _TENANTS,
     )
+
+
+def is_secret(name: str) -> bool:
+    """Whether a header, a parameter or a field of that name may hold a credential."""
+    lowered = name.lower()
+    return lowered in _SECRET_HEADERS or _SECRET.search(lowered) is not None
+
+
+def hidden(found: Get) -> Get:
+    """The same, told apart by a digest. 48 bits of a token of usual length give nothing of it away."""
+
+    def get(fields: Mapping[str, Any]) -> Any:
+        value = found(fields)
+        if not isinstance(value, str) or not value.strip() or value.strip() == "-":
+            return None
+        return f"key-{hashlib.blake2b(value.strip().encode('utf-8', 'surrogatepass'), digest_size=6).hexdigest()}"
+
+    return get
+
+
+def _of_group(group: str, name: str) -> Get:
+    def get(fields: Mapping[str, Any]) -> Any:
+        values = fields.get(group)
+        return values.get(name) if isinstance(values, dict) else None
+
+    return get
+
+
+def _of_query(name: str) -> Get:
+    return lambda fields: query_value(fields.get(":path"), name)
+
+
+def query_value(path: Any, name: str) -> str | None:
+    """The first value of that name in the query of a path."""
+    query = path.partition("?")[2] if isinstance(path, str) else ""
+    if query.count("&") >= _MOST_PARAMETERS:
+        return None
+    return next((value for key, value in parse_qsl(query) if key == name), None)
+
+
+def without_secrets(path: str) -> str:
+    """The path with the values of parameters that may be credentials replaced by `_`."""
+    plain, mark, query = path.partition("?")
+    if not mark:
+        return path
+    parts = [f"{key}=_" if is_secret(key) else part for part in query.split("&") for key in (part.partition("=")[0],)]
+    return f"{plain}?{'&'.join(parts)}"
 
 
 def _segment(path: Any, place: int) -> str | None:
@@ -157,6 +231,22 @@ def queue_unit_ns(field: str) -> int:
     """`wait:ms` says its unit; else the end of the name (`queue_ms`); else seconds, as nginx writes them."""
     unit = _unit(field) or next((u for u in ("ns", "us", "ms") if field.lower().endswith(f"_{u}")), "s")
     return _UNITS_NS[unit]
+
+
+def duration_field(roles: Mapping[str, str], sample: Mapping[str, Any]) -> str:
+    """The name of the field that is the duration, with its unit if it was given; empty: there is none."""
+    if "duration" in roles:
+        return roles["duration"]
+    by_lower = {str(name).lower(): str(name) for name in reversed(list(sample))}
+    return next((by_lower[usual] for usual in _USUAL["duration"] if usual in by_lower), "")
+
+
+def duration_ns_of(value: Any, unit_ns: int) -> int:
+    """-1: unknown. nginx writes `0.01, 0.02` where it asked several servers one after another: their sum."""
+    if isinstance(value, str) and ("," in value or ":" in value):
+        parts = [queue_ns_of(part.strip(), unit_ns) for part in value.replace(":", ",").split(",")]
+        return sum(part for part in parts if part >= 0) if any(part >= 0 for part in parts) else -1
+    return queue_ns_of(value, unit_ns)
 
 
 def queue_ns_of(value: Any, unit_ns: int) -> int:

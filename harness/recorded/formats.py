@@ -29,7 +29,7 @@ LOG_FORMATS = {
     "combined": COMBINED,
     "common": COMMON,
 }
-NAMES = ("auto", "jsonl", *LOG_FORMATS, "csv")
+NAMES = ("auto", "jsonl", *LOG_FORMATS, "csv", "har")
 
 _VARIABLE = re.compile(r"\$\{?([a-z][a-z0-9_]{0,63})\}?")
 _QUOTED = r'((?:[^"\\]|\\.)*)'
@@ -37,11 +37,13 @@ _QUOTED = r'((?:[^"\\]|\\.)*)'
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format that is ready to parse. columns: the fields that every line has; empty where lines may differ."""
+    """A format that is ready to parse. columns: the fields that every line has; empty where lines may differ.
+    too_long: what is said of a line that was not even read."""
 
     name: str
     parse: Parse
     columns: tuple[str, ...] = ()
+    too_long: str = "longer than 1 MiB"
 
 
 def decode(line: bytes) -> str:

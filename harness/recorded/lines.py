@@ -9,6 +9,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -31,13 +32,41 @@ class Source:
     tenant: str = ""
 
 
-def lines(source: Source) -> Iterator[bytes | None]:
-    """Every line without its end; None for one longer than MAX_LINE_BYTES. Raises RecordedError."""
-    raw = source.stream if isinstance(source.stream, io.BufferedReader) else _buffered(source.stream)
+class Unpacked:
+    """A source as plain bytes: unpacked if it is gzip. Read it once, by `lines` or in pieces (`read`)."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        raw = source.stream if isinstance(source.stream, io.BufferedReader) else _buffered(source.stream)
+        with damage_told(source):
+            self.packed = raw.peek(2)[:2] == b"\x1f\x8b"
+        self.stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if self.packed else cast(BinaryIO, raw)
+        self._read_bytes = 0
+
+    @property
+    def most_bytes(self) -> int:
+        """Beyond this a packed file is a bomb."""
+        return max(BOMB_FROM_BYTES, BOMB_RATIO * (self.source.size or 0)) if self.packed else 1 << 62
+
+    def peek(self, least: int) -> bytes:
+        """Some of what comes next, at most what one read brings, without taking it. Raises RecordedError."""
+        with damage_told(self.source):
+            return bytes(cast(io.BufferedReader, self.stream).peek(least))
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; none at the end. Raises RecordedError."""
+        with damage_told(self.source):
+            piece = self.stream.read(size)
+        self._read_bytes += len(piece)
+        _stop_bomb(self._read_bytes, self.most_bytes, self.source)
+        return piece
+
+
+@contextmanager
+def damage_told(source: Source) -> Iterator[None]:
+    """What can go wrong while reading becomes a RecordedError."""
     try:
-        packed = raw.peek(2)[:2] == b"\x1f\x8b"
-        stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else cast(BinaryIO, raw)
-        yield from _lines(stream, source, packed)
+        yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise RecordedError(
             source.name, f"damaged gzip ({error})", "fetch the file again, or unpack what is left"
@@ -46,17 +75,24 @@ def lines(source: Source) -> Iterator[bytes | None]:
         raise RecordedError(source.name, f"cannot be read ({error.strerror or error})") from None
 
 
+def lines(source: Source | Unpacked) -> Iterator[bytes | None]:
+    """Every line without its end; None for one longer than MAX_LINE_BYTES. Raises RecordedError."""
+    unpacked = source if isinstance(source, Unpacked) else Unpacked(source)
+    with damage_told(unpacked.source):
+        yield from _lines(unpacked.stream, unpacked.source, unpacked.most_bytes)
+
+
 def _buffered(stream: BinaryIO) -> io.BufferedReader:
     return io.BufferedReader(cast(io.RawIOBase, stream))
 
 
-def _lines(stream: BinaryIO, source: Source, packed: bool) -> Iterator[bytes | None]:
+def _lines(stream: BinaryIO, source: Source, bomb_bytes: int) -> Iterator[bytes | None]:
     line = stream.readline(MAX_LINE_BYTES + 1)
     for bom, name in _BOMS:
         if line.startswith(bom):
             raise RecordedError(source.name, f"is {name} text", "convert it to UTF-8 first (iconv -t UTF-8)")
     line = line.removeprefix(b"\xef\xbb\xbf")
-    read_bytes, bomb_bytes = 0, max(BOMB_FROM_BYTES, BOMB_RATIO * (source.size or 0)) if packed else 1 << 62
+    read_bytes = 0
     while line:
         read_bytes += len(line)
         if len(line) > MAX_LINE_BYTES:

@@ -135,8 +135,20 @@ def windowed(
     """(calls in the window by time, instant at which it begins, instant at which it ends if one was given)."""
     ordered = in_order(read(sources, how, account), chunk)
     first = next(ordered, None)
+    must_be_usable(sources, how, account, max_broken)
+    assert first is not None
+    from_ns = instant_of(begin, first.t_ns)
+    to_ns = instant_of(end, first.t_ns)
+    if from_ns is not None and to_ns is not None and from_ns >= to_ns:
+        raise RecordedError("--to", "the window ends before it begins", "give a --to after --from")
+    records = transform.window(chain([first], ordered), from_ns, to_ns, account)
+    return records, first.t_ns if from_ns is None else from_ns, to_ns
+
+
+def must_be_usable(sources: Sequence[Source], how: Reading, account: Account, max_broken: float) -> None:
+    """Once all is read. Raises RecordedError if too much is broken, nothing is there, or no line names a tenant."""
     account.check_broken(max_broken)
-    if first is None:
+    if not account.read:
         raise RecordedError(sources[0].name if sources else "", "no call in it", "is it the right file, and --format?")
     if account.without_tenant == account.read:
         raise RecordedError(
@@ -144,15 +156,9 @@ def windowed(
             f"'{printable(how.tenant or how.roles.get('tenant', ''))}' names nobody on any of {account.read:,} lines",
             "choose another field: remote_addr, user, file, header:x-tenant, field:NAME or path:N",
         )
-    from_ns = _instant(begin, first.t_ns)
-    to_ns = _instant(end, first.t_ns)
-    if from_ns is not None and to_ns is not None and from_ns >= to_ns:
-        raise RecordedError("--to", "the window ends before it begins", "give a --to after --from")
-    records = transform.window(chain([first], ordered), from_ns, to_ns, account)
-    return records, first.t_ns if from_ns is None else from_ns, to_ns
 
 
-def _instant(bound: Bound | None, first_ns: int) -> int | None:
+def instant_of(bound: Bound | None, first_ns: int) -> int | None:
     return None if bound is None else bound.ns + first_ns * bound.relative
 
 

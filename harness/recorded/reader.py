@@ -10,18 +10,20 @@ from dataclasses import dataclass, field
 from datetime import timezone, tzinfo
 from itertools import chain
 from random import Random
+from typing import Any
 
 from harness.recorded import fields as f
-from harness.recorded import formats
+from harness.recorded import formats, har
 from harness.recorded.account import Account
 from harness.recorded.errors import RecordedError, printable
 from harness.recorded.formats import Fields, Format
-from harness.recorded.lines import Source, lines
+from harness.recorded.lines import Source, Unpacked, lines
 from harness.recorded.record import NO_TENANT, Record
 from harness.recorded.times import NS_PER_S, Clock
 
 _SAMPLE_LINES = 50
 _SAMPLE_BYTES = 4 << 20
+_NAMES_KEPT = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Reading:
     """How to read. format: a name of formats.NAMES, or `nginx:` and a log_format string. roles: fields.parse_map.
 
     spread_seed: times that are good to a second are spread over it, drawn from this seed; None: left as they stand.
+    names: what a tenant is called instead of what was read. bodies: keep what was sent, where it is text and not large.
     """
 
     format: str = "auto"
@@ -36,6 +39,8 @@ class Reading:
     tenant: str | None = None
     zone: tzinfo = timezone.utc  # noqa: UP017
     spread_seed: int | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    bodies: bool = False
 
 
 def read(sources: Sequence[Source], how: Reading, account: Account) -> Iterator[Record]:
@@ -43,11 +48,13 @@ def read(sources: Sequence[Source], how: Reading, account: Account) -> Iterator[
     rng = None if how.spread_seed is None else Random(f"{how.spread_seed}:spread")
     clock = Clock(how.zone)
     for source in sources:
-        numbered = enumerate(lines(source), 1)
+        unpacked = Unpacked(source)
+        is_har = how.format == "har" or (how.format == "auto" and har.looks_like(unpacked.peek(har.PEEK_BYTES)))
+        numbered = enumerate(har.entries(unpacked) if is_har else lines(unpacked), 1)
         head = _head(numbered)
         if not any(line is None or line.strip() for _, line in head):
-            raise RecordedError(source.name, "holds no lines", "is it the right file?")
-        kind, skip = _format_of(source.name, head, how, clock)
+            raise RecordedError(source.name, "holds no entry" if is_har else "holds no lines", "is it the right file?")
+        kind, skip = (har.entry_format(how.bodies), 0) if is_har else _format_of(source.name, head, how, clock)
         account.formats[source.name] = kind.name
         yield from _records(
             source.name, chain(head, numbered), skip, _Columns(kind, how, source, head), clock, rng, account
@@ -92,6 +99,8 @@ class _Columns:
         self.queue_unit_ns = f.queue_unit_ns(
             roles.get("queue_time") or ("queue_time_ms" if "queue_time_ms" in sample else "")
         )
+        self.duration = f.role_getter("duration", roles, sample)
+        self.duration_unit_ns = f.queue_unit_ns(f.duration_field(roles, sample))
         self.method = f.role_getter("method", roles, sample)
         self.path = f.role_getter("path", roles, sample)
         self.request = f.getter("request") if isinstance(sample.get("request"), str) else None
@@ -99,12 +108,25 @@ class _Columns:
         if choice is None and "tenant" not in roles:
             choice = "remote_addr" if "remote_addr" in sample else "file"
         self.tenant, self.tenant_from = f.tenant_getter(choice, roles, source.tenant or source.name)
+        self.names = how.names
+        self._called: dict[Any, str] = {}
+        self.of_path = self.tenant_from.startswith(("path:", "query:"))
         if choice == "remote_addr" and "remote_addr" not in sample:
             raise RecordedError(
                 "--tenant",
                 f"{source_name} has no field remote_addr (fields: {_named(sample)})",
                 "take field:NAME of one of them",
             )
+
+    def called(self, value: Any) -> str:
+        """The tenant's name; remembered, since a log names few of them often."""
+        known = self._called.get(value) if type(value) is str else None
+        if known is None:
+            name = f.tenant_name(value)
+            known = self.names.get(name, name)
+            if type(value) is str and len(self._called) < _NAMES_KEPT:
+                self._called[value] = known
+        return known
 
     def _require(self, source_name: str, roles: Mapping[str, str], sample: Fields) -> None:
         """A column that every line must have, and none has, is a slip of the pen; JSON lines may differ."""
@@ -133,7 +155,7 @@ def _records(
     for line_no, line in numbered:
         account.lines += 1
         if line is None:
-            account.add_broken(name, line_no, "longer than 1 MiB", None)
+            account.add_broken(name, line_no, columns.kind.too_long, None)
             continue
         if not line or line.isspace():
             account.blank += 1
@@ -145,6 +167,10 @@ def _records(
         if found is None:
             account.add_broken(name, line_no, f"not a line of {columns.kind.name}", line)
             continue
+        if ":aside" in found:
+            account.aside += 1
+            continue
+        account.bodies_left += ":body_left" in found
         try:
             t_ns, grain_ns = clock.read(columns.time(found))
         except ValueError:
@@ -166,17 +192,19 @@ def _record(t_ns: int, place: int, found: Fields, columns: _Columns) -> Record:
     if columns.request and (method is None or path is None):
         verb, target = f.split_request(columns.request(found))
         method, path = method or verb, path or target
-    if columns.tenant_from.startswith("path:"):
-        found[":path"] = path
+    if columns.of_path:
+        found.setdefault(":path", path)
     return Record(
         t_ns,
         place,
-        f.tenant_name(columns.tenant(found)),
+        columns.called(columns.tenant(found)),
         f.status_of(columns.status(found)) if columns.status else 0,
         f.cost_of(columns.cost(found)) if columns.cost else -1.0,
         f.queue_ns_of(columns.queue(found), columns.queue_unit_ns) if columns.queue else -1,
         f.method_of(method),
         f.path_of(path),
+        f.duration_ns_of(columns.duration(found), columns.duration_unit_ns) if columns.duration else -1,
+        found.get(":body"),
     )
 
 

@@ -15,7 +15,8 @@ class Record(NamedTuple):
     """t_ns: nanoseconds since 1970 as read, since the trial began once planned. place: order of reading, breaks ties.
 
     A plain tuple on purpose: it sorts by time and then by place, and it spills to a temporary file as it is.
-    status 0, cost -1.0, queue_ns -1: the line does not say. method, path: safe to send, or None.
+    status 0, cost -1.0, queue_ns -1, duration_ns -1: the line does not say. method, path: safe to send, or None.
+    duration_ns: how long the answer took, as the log has it. body: what was sent, where it was kept.
     """
 
     t_ns: int
@@ -26,3 +27,5 @@ class Record(NamedTuple):
     queue_ns: int = -1
     method: str | None = None
     path: str | None = None
+    duration_ns: int = -1
+    body: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.profile.units import show_rate
+from harness.recorded.account import Account
 from harness.recorded.errors import printable
 from harness.recorded.prepare import Prepared
 
@@ -31,10 +32,13 @@ def prepared_json(prepared: Prepared) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def account_lines(prepared: Prepared) -> list[str]:
-    """The account as people read it: one line a step, each the remainder of the one before."""
-    account, runaway = prepared.account, prepared.runaway
-    unread = [f"{count:,} {what}" for what, count in (("blank", account.blank), ("header", account.header)) if count]
+def read_lines(account: Account) -> list[str]:
+    """What was read, and what was not: the first lines of an account."""
+    unread = [
+        f"{count:,} {what}"
+        for what, count in (("blank", account.blank), ("header", account.header), ("never sent", account.aside))
+        if count
+    ]
     lines = [f"lines     {account.lines:,}" + (f"  ({', '.join(unread)})" if unread else "")]
     if account.broken_lines:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(account.broken.items()))
@@ -43,7 +47,16 @@ def account_lines(prepared: Prepared) -> list[str]:
     lines.append(f"calls     {account.read:,}  (read as {', '.join(sorted(set(account.formats.values())))})")
     if account.without_tenant:
         lines.append(f"          {account.without_tenant:,} name no tenant and count as (none)")
+    if account.bodies_left:
+        lines.append(f"          {account.bodies_left:,} bodies are too large, or no text, and were left out")
     lines.append(f"window    {account.kept:,} in it, {account.outside:,} outside")
+    return lines
+
+
+def account_lines(prepared: Prepared) -> list[str]:
+    """The account as people read it: one line a step, each the remainder of the one before."""
+    account, runaway = prepared.account, prepared.runaway
+    lines = read_lines(account)
     if account.squeezed_gaps:
         lines.append(f"squeezed  {account.squeezed_gaps:,} silences, {_span(account.squeezed_ns)} less in all")
     if account.folded:

@@ -1,24 +1,17 @@
 """The report as one HTML file that opens offline: verdict first, then who got what, over time, and the witnesses.
 
-Nothing is fetched: style, scripts and data are in the file, and its content security policy allows no other (by
-hash, so that no foreign text can ever run). Charts are drawn by uPlot (docs/decisions/0002-charts.md). Without
+Nothing is fetched (offline.py). Charts are drawn by uPlot (docs/decisions/0002-charts.md). Without
 JavaScript everything but the charts is there.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
-
-import orjson
 
 from harness.checks.verdict import Verdict
 from harness.ledger.reader import Trial
-from harness.report import columns
+from harness.report import columns, offline
 from harness.report.capacity import BulkLine, capacity_of, lines_of
 from harness.report.capacity_html import capacity_section, chart_lines
 from harness.report.html_parts import chip, esc, verdict_card
@@ -164,46 +157,7 @@ def _colours(lines: Sequence[Line]) -> list[int]:
     return chosen
 
 
-def json_in_script(document: object) -> str:
-    """JSON that can stand in a script element whatever is in it: no `<`, `>`, `&`, U+2028 or U+2029."""
-    text = orjson.dumps(document).decode()
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-@cache
-def _asset(name: str) -> str:
-    text = (files("harness.report") / "assets" / name).read_text("utf-8")
-    if "</script" in text.lower() or "</style" in text.lower():
-        raise ValueError(f"the asset {name} would end its own element")
-    return text
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
 def _document(trial: Trial, header: str, body: str, data: dict[str, Any]) -> str:
-    style = _asset("uPlot.min.css") + "\n" + _asset("report.css")
-    scripts = [_asset("uPlot.iife.min.js"), _asset("report.js")]
-    policy = (
-        f"default-src 'none'; script-src {' '.join(_hash(script) for script in scripts)}; style-src {_hash(style)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
     links = "".join(f'<a href="#{anchor}">{title}</a>' for anchor, title in _NAV if f'<section id="{anchor}"' in body)
-    title = f"{esc(title_of(trial.manifest))} – overload"
-    head = (
-        '<meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
-        f'<link rel="icon" href="data:,"><title>{title}</title><style>{style}</style>'
-    )
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}</head><body>'
-        f'{header}<nav aria-label="Sections">{links}</nav><main>{body}</main>'
-        f'<script type="application/json" id="data">{json_in_script(data)}</script>'
-        + "".join(f"<script>{script}</script>" for script in scripts)
-        + "</body></html>\n"
-    )
+    inside = f'{header}<nav aria-label="Sections">{links}</nav><main>{body}</main>'
+    return offline.document(title_of(trial.manifest), inside, data, ("uPlot.iife.min.js", "report.js"))

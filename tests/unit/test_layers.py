@@ -29,7 +29,7 @@ PURE_STUB = {
 ALLOWED = {
     "harness.profile": set(),
     "harness.ledger": {"harness.profile"},
-    "harness.workload": {"harness.profile"},
+    "harness.workload": {"harness.profile", "harness.measure.retry_after", "stub_service.defects.registry"},
     "harness.recorded": {"harness.profile", "harness.workload", "harness.measure"},
     "harness.measure": {"harness.ledger", "harness.profile"},
     "harness.checks": {"harness.measure", "harness.ledger", "harness.profile", "harness.workload.budgets"},
@@ -50,7 +50,8 @@ ALLOWED = {
         "harness.target.hosts",
     },
     "harness.target": {"harness.profile", "harness.ledger", "stub_service.config", "stub_service.capacity.config"},
-    "harness.report": {"harness.checks", "harness.measure", "harness.ledger", "harness.profile"},
+    "harness.callers": {"harness.checks", "harness.measure", "harness.profile"},
+    "harness.report": {"harness.callers", "harness.checks", "harness.measure", "harness.ledger", "harness.profile"},
     "harness.shadow": {"harness.recorded", "harness.measure", "harness.profile", "harness.report"} | PURE_STUB,
     "harness.trial": {"harness", "stub_service.config", "stub_service.defects"},
     "harness.matrix": {"harness", "stub_service.defects"},
@@ -68,11 +69,14 @@ PURE = (
     "harness/simulate",
     "harness/measure",
     "harness/checks",
+    "harness/callers",
+    "harness/shadow",
     "stub_service/admission",
     "stub_service/capacity/",
     "stub_service/dependency",
     "stub_service/defects",
     "stub_service/config.py",
+    "stub_service/provider/",
 )
 IMPURE_MODULES = {
     "time",

@@ -177,13 +177,13 @@ def test_what_cannot_be_read_is_one_clear_error(data, message):
     [
         (
             {"format": "xml"},
-            "--format: 'xml' is not known; known: auto, jsonl, combined_timed, combined, common, csv, nginx:…",
+            "--format: 'xml' is not known; known: auto, jsonl, combined_timed, combined, common, csv, har, nginx:…",
         ),
         ({"format": "nginx:$a$b"}, "--format: nothing between $a and $b; put a space between them"),
         (
             {"tenant": "cookie"},
-            "--tenant: 'cookie' says not who the tenant is; write remote_addr, user, file, header:x-tenant, field:NAME "
-            "or path:N (the N-th part of the path, from 1)",
+            "--tenant: 'cookie' says not who the tenant is; write remote_addr, user, file, host, "
+            "header:x-tenant, cookie:NAME, query:NAME, field:NAME or path:N (the N-th part of the path, from 1)",
         ),
         (
             {"roles": {"cost": "tokens"}},

@@ -20,7 +20,8 @@ from rich.console import Console
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import LedgerError
 from harness.report import write_html, write_reports
-from harness.report.html import json_in_script, page
+from harness.report.html import page
+from harness.report.offline import json_in_script
 from harness.report.html_parts import MOST_FINDINGS, esc
 from harness.report.json_report import report_json
 from harness.report.terminal import show
