@@ -35,7 +35,7 @@ from harness.simulate.capacity import RETURN_WITHIN_NS
 from harness.simulate.record import files_of, has_runs, simulation_of
 from harness.simulate.service import capacity_config, shared_service
 from harness.target.driver_process import LiveProcess
-from harness.target.file import Described
+from harness.target.file import Described, tls_of
 from harness.target.session import Session, refuse
 from harness.target.stub import StubProcess
 from harness.target.url import RemoteStub, connect
@@ -199,6 +199,7 @@ def _drive_described(
         raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
     profile = loaded.profile
     refuse(described, profile, loaded.time_scale, recorded_peaks(loaded, folder))
+    tls = tls_of(described)
     with Session(described, faults_of(profile) if profile.faults else []) as session:
         target = {
             "kind": FILE,
@@ -206,6 +207,8 @@ def _drive_described(
             "url": described.target.url,
             "file": described.document,
             "folder": str(described.folder),
+            "allowed_hosts": list(described.target.allow),
+            "tls": tls.to_json() if tls is not None else None,
         }
         _drive(loaded, folder, target, session, on_progress)
 
