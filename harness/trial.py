@@ -152,7 +152,8 @@ def judge(folder: Path, only: Sequence[str] | None = None, write: bool = True) -
 def simulate(loaded: Loaded, folder: Path, defect: str | None = None) -> None:
     """Runs the profile in virtual time and writes the ledger. Raises BadInput if it does not describe what it needs."""
     profile, recorded = loaded.profile, recordings(loaded, folder)
-    manifest = _begin(loaded, folder, "simulated", {"kind": SIMULATOR, "defect": defect}, "virtual", recorded, {"decisions": True})
+    target = {"kind": SIMULATOR, "defect": defect}
+    manifest = _begin(loaded, folder, "simulated", target, "virtual", recorded, {"decisions": True})
     files = {name: JsonLines(folder / name) for name in files_of(profile)}
     reason, at_ns = "error", 0
     leftovers = None

@@ -8,7 +8,7 @@ import click
 
 from harness import trial
 from harness.checks.agreement import agreement
-from harness.cli import options
+from harness.cli import options, targets
 from harness.cli.interrupting import until_interrupted
 from harness.cli.output import live_progress, show_judged
 from harness.ledger.reader import read_trial
@@ -17,13 +17,8 @@ from harness.profile.loader import Loaded
 
 @click.command()
 @options.profile_argument
-@click.option(
-    "--target",
-    default=trial.STUB,
-    show_default=True,
-    metavar="stub|URL",
-    help="The bundled stub, or the address of a service on this machine.",
-)
+@targets.target_option
+@targets.dry_run_option
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="A variant of the profile. Repeatable.")
 @options.set_option
 @options.time_scale_option
@@ -35,6 +30,7 @@ from harness.profile.loader import Loaded
 def command(
     profile: Path,
     target: str,
+    dry_run: bool,
     variants: tuple[str, ...],
     sets: tuple[str, ...],
     time_scale: float,
@@ -51,20 +47,25 @@ def command(
       overload run profiles/worked_example.yaml --time-scale 0.25
       overload run profiles/worked_example.yaml --time-scale 0.25 --variant fair_queues --against-simulation
       overload run profiles/steady.yaml --target http://127.0.0.1:8080 --json
+      overload run profiles/steady.yaml --target docs/examples/nginx/target.yaml --dry-run
     """
     loads = [options.load_profile(profile, name, sets, time_scale, seed) for name in variants or (None,)]
-    if target != trial.STUB and time_scale != 1:
+    where = targets.target_of(target)
+    if dry_run:
+        return targets.dry_run(loads, where)
+    if isinstance(where, str) and where != trial.STUB and time_scale != 1:
         click.echo(
             f"note: --time-scale {time_scale:g} scales what the callers do. The service at {target} keeps its own "
             f"times; a stub is scaled alike by: overload stub {profile} --time-scale {time_scale:g}",
             err=True,
         )
-    trials = (run_one(loaded, target, reports, defect, against_simulation) for loaded in loads)
+    trials = (run_one(loaded, where, reports, defect, against_simulation) for loaded in loads)
     return show_judged(until_interrupted(trials), as_json)
 
 
-def run_one(loaded: Loaded, target: str, reports: Path, defect: str | None, against: bool) -> trial.Judged:
+def run_one(loaded: Loaded, target: trial.Target, reports: Path, defect: str | None, against: bool) -> trial.Judged:
     """One live trial with its progress shown; with `against`, its simulation beside it."""
+    targets.announce(loaded, target)
     name = loaded.profile.name + (f"-{loaded.variant}" if loaded.variant else "")
     folder = trial.new_folder(reports, name)
     with live_progress(loaded.profile, name) as on_progress:

@@ -13,7 +13,7 @@ from typing import Any
 from harness.profile.model import Profile
 from harness.profile.units import show_duration
 
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def profile_schema() -> dict[str, Any]:
@@ -22,9 +22,9 @@ def profile_schema() -> dict[str, Any]:
     definitions = schema["$defs"]
     for name, short in _short_forms(definitions).items():
         definitions[name] = _either(definitions[name], short)
-    _tidy(schema)
+    tidy(schema)
     schema["title"] = "overload profile"
-    return {"$schema": _DIALECT, **schema}
+    return {"$schema": DIALECT, **schema}
 
 
 def _short_forms(definitions: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -61,11 +61,11 @@ def _either(full: dict[str, Any], short: list[dict[str, Any]]) -> dict[str, Any]
     return {**about, "anyOf": [*forms, inner]}
 
 
-def _tidy(node: Any) -> None:
+def tidy(node: Any) -> None:
     """Docstrings become one paragraph each; generated titles go; defaults are shown as people write them."""
     if isinstance(node, list):
         for inner in node:
-            _tidy(inner)
+            tidy(inner)
         return
     if not isinstance(node, dict):
         return
@@ -80,7 +80,7 @@ def _tidy(node: Any) -> None:
         for value in properties.values():
             _tidy_property(value)
     for inner in node.values():
-        _tidy(inner)
+        tidy(inner)
 
 
 def _tidy_property(value: dict[str, Any]) -> None:

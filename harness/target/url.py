@@ -9,9 +9,10 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from harness.target.errors import TargetError, TargetGone, TargetUnusable
 from harness.target.hosts import Address, accepted, addresses_of
 from harness.target.tls import Tls, context_of, name_of, words_of
 
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _PROBE_S = 5.0
 _ASK_S = 10.0
 _KINDS = ("decisions", "arrivals", "effects")
@@ -73,7 +75,7 @@ class Endpoint:
         self._addresses = addresses_of(self._host, self._port)
 
     def exchange(
-        self, method: str, path: str, body: bytes | None, timeout_s: float
+        self, method: str, path: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         """One request, sent once. Raises OSError (SSLError is one) or HTTPException."""
         connection = (
@@ -83,7 +85,7 @@ class Endpoint:
         )
         try:
             connection.sock = self._connected(timeout_s)
-            connection.request(method, self._base + path, body)
+            connection.request(method, self._base + path, body, dict(headers))
             response = connection.getresponse()
             return response.status, response.headers, response.read(_LARGEST_ANSWER)
         finally:
