@@ -59,7 +59,7 @@ def report_json(
         },
         "profile": manifest["profile"].get("name"),
         "verdict": {"word": word.value, "exit_code": code, "sentence": sentence},
-        "verdicts": [_verdict(verdict) for verdict in worst_first(verdicts)],
+        "verdicts": [verdict_json(verdict) for verdict in worst_first(verdicts)],
         "calls": summary.calls,
         "rows": [row_json(row) for row in summary.rows],
         "capacity": capacity_json(capacity) if capacity else None,
@@ -70,8 +70,8 @@ def report_json(
         over_time = series_of(trial, summary.frame, charted(summary))
         bulkheads = [asdict(line) for line in lines_of(trial, over_time)] if capacity else []
         document["series"] = {**asdict(over_time), "bulkheads": bulkheads}
-    finite: dict[str, Any] = _finite(document)
-    return finite
+    said: dict[str, Any] = finite(document)
+    return said
 
 
 def row_json(row: Row) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def row_json(row: Row) -> dict[str, Any]:
     return document | {"served_share": row.served_share, "replan_share": row.replan_share}
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
     document = asdict(verdict)
     document["word"] = verdict.word.value
     for finding in document["findings"]:
@@ -90,10 +90,10 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return document
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """NaN and infinities, which JSON does not have, become null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,44 @@
+"""What all checks of a caller look at: the log, its logical calls, and the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.callers.calls import Call, calls_of
+from harness.callers.log import Arrival, Log
+from harness.callers.parameters import Params
+
+SUBJECT = "caller"
+INFERRED = "inferred from body and time; an Idempotency-Key or Overload-Call header would make it exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    log: Log
+    params: Params
+    calls: tuple[Call, ...]
+
+    @property
+    def repeated(self) -> list[tuple[Call, Arrival, Arrival]]:
+        """Each attempt that was followed by another of the same call."""
+        return [(call, before, after) for call in self.calls for before, after in call.pairs()]
+
+    @property
+    def work(self) -> list[Arrival]:
+        """All arrivals but read-backs."""
+        return [arrival for arrival in self.log.arrivals if arrival.form != "readback"]
+
+    def watched_ns(self, after: Arrival) -> int:
+        """How long after this answer a further attempt would have been seen; without end where the caller had ended by
+        itself."""
+        return (1 << 62) if self.log.caller_ended_ns is not None else self.log.until_ns - after.over_ns
+
+
+def seen(log: Log, params: Params) -> Seen:
+    return Seen(log, params, tuple(calls_of(log.arrivals, params.within)))
+
+
+def label(calls: Sequence[Call]) -> str:
+    """To be put behind a sentence where what it says rests on inference."""
+    return " (inferred)" if any(call.inferred for call in calls) else ""
