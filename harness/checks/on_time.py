@@ -39,7 +39,7 @@ class Params(Part):
 
 
 def judge(trial: Trial, params: Params) -> Verdict:
-    profile = profile_of(trial)
+    profile, trial = profile_of(trial), trial.by_attempt()
     calls = trial.calls
     sent = calls.sent_ns >= 0
     n = int(sent.sum())
@@ -58,7 +58,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
         remedy = "an idle machine, a slower trial (a larger --time-scale), or less load"
         return _verdict(Word.INVALID, broken[0], n, sentence, remedy, findings)
     if bound_ns is None:
-        late = quantile(calls.sent_ns[sent] - calls.due_ns[sent], 0.99)
+        late = quantile(calls.sent_ns[sent] - calls.start_ns[sent], 0.99)
         measured = f"; p99 lateness was {(late or 0) / NS_PER_MS:.1f} ms" if n else ""
         sentence = f"No bound for lateness: the service time is not known{measured}."
         return _verdict(Word.INCONCLUSIVE, None, n, sentence, "give `at_most`, or have the target send Server-Timing")
@@ -91,7 +91,7 @@ def _dropped(trial: Trial, profile: Profile, params: Params) -> Iterator[Finding
 def _lateness(trial: Trial, profile: Profile, params: Params, bound_ns: int) -> Iterator[Finding]:
     calls = trial.calls
     sent = calls.sent_ns >= 0
-    late = np.abs(calls.sent_ns - calls.due_ns)  # too early is off the schedule too
+    late = np.abs(calls.sent_ns - calls.start_ns)  # too early is off the schedule too
     for subject, mask in _parts(trial, profile):
         chosen = late[mask & sent]
         p99 = quantile(chosen, 0.99)

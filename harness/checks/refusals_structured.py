@@ -65,6 +65,7 @@ class _Seen:
 
 
 def judge(trial: Trial, params: Params) -> Verdict:
+    trial = trial.by_attempt()  # each answer counts, also of a call that was then tried again
     seen = _seen(trial)
     turned_away = seen.refused | seen.server_error | seen.hung
     n = int(turned_away.sum())

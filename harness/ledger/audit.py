@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.ledger.contradictions import MOST_WITNESSES, UNSEEN_OK, Contradiction, broken, call_key, places_of
+from harness.ledger.attempts_audit import attempts_of_calls
+from harness.ledger.contradictions import MOST_WITNESSES, UNSEEN_OK, Contradiction, broken, call_key
 from harness.ledger.manifest import profile_hash
 from harness.ledger.outcomes import (
     CANCELLED,
@@ -21,10 +22,10 @@ from harness.ledger.outcomes import (
     HELD_BACK,
     NEVER_SENT,
     QUEUED,
-    REPLANNED,
     SERVED,
     THROTTLED,
 )
+from harness.ledger.plans_audit import family
 from harness.ledger.reader import Decisions, Trial, attempt_key, read_decisions
 from harness.ledger.run_audit import runs_against_controller, runs_of_family, tenants_with_runs
 from harness.profile.model import Profile
@@ -55,7 +56,8 @@ def audit(trial: Trial, profile: Profile) -> Audit:
     if not any(item.rule == "one row a call" for item in found):
         order = np.argsort(call_key(trial), kind="stable")
         found += [*_gapless(trial, order), *_as_planned(trial, profile), *_rows(trial, profile)]
-        found += [*_family(trial, profile, order), *runs_of_family(trial, profile, order, notes)]
+        found += [*attempts_of_calls(trial, profile), *family(trial, profile, order, notes)]
+        found += runs_of_family(trial, profile, order, notes)
         decisions = read_decisions(trial)
         if decisions is not None:
             found += [*_against_service(trial, decisions), *runs_against_controller(trial, notes)]
@@ -87,9 +89,9 @@ def _ended(trial: Trial) -> Iterator[Contradiction]:
         told = ended.get("calls")
         if reason == "completed" and not isinstance(told, int):
             yield Contradiction("as many rows as calls", "the trial does not say how many calls it ended with", 1)
-        elif isinstance(told, int) and told != len(trial.calls):
-            sentence = f"the driver ended with {told} calls, the ledger holds {len(trial.calls)}"
-            yield Contradiction("as many rows as calls", sentence, abs(told - len(trial.calls)))
+        elif isinstance(told, int) and told != len(trial.attempts):
+            sentence = f"the driver ended with {told} rows, the ledger holds {len(trial.attempts)}"
+            yield Contradiction("as many rows as calls", sentence, abs(told - len(trial.attempts)))
     if trial.cut_lines:
         yield Contradiction("whole lines", "the last line of calls.jsonl is cut short", trial.cut_lines)
 
@@ -140,56 +142,27 @@ def _as_planned(trial: Trial, profile: Profile) -> Iterator[Contradiction]:
 
 def _rows(trial: Trial, profile: Profile) -> Iterator[Contradiction]:
     """What holds for each row alone."""
+    trial = trial.by_attempt()
     calls = trial.calls
     never = calls.is_outcome(*NEVER_SENT)
     yield from broken(trial, "sent or not", "were both sent and not sent", never != (calls.attempt == 0))
     yield from broken(trial, "sent or not", "were sent at no instant", ~never & (calls.sent_ns < 0))
     yield from broken(trial, "in order", "ended before they were sent", ~never & (calls.done_ns < calls.sent_ns))
-    yield from broken(trial, "in order", "ended before they were due", never & (calls.done_ns < calls.due_ns))
+    yield from broken(trial, "in order", "ended before they were due", never & (calls.done_ns < calls.start_ns))
     of_run = tenants_with_runs(trial, profile)[calls.tenant]
     # What has begun is driven to its end, which is the drain limit at the latest.
     late = np.where(of_run & (calls.parent >= 0), profile.duration + profile.drain + 1, profile.duration)
-    outside = (calls.due_ns < 0) | (calls.due_ns >= late)
+    outside = (calls.due_ns < 0) | (calls.start_ns >= late)
     yield from broken(trial, "in the trial", "were due outside of the trial", outside)
-    budgeted = np.array([profile.tenants[name].budget is not None for name in trial.tenants], dtype=np.bool_)
-    held = calls.is_outcome(HELD_BACK) & ~budgeted[calls.tenant]
+    tenants = [profile.tenants[name] for name in trial.tenants]
+    holds = np.array([bool(one.budget or one.loop or one.throttle) for one in tenants], dtype=np.bool_)
+    held = calls.is_outcome(HELD_BACK) & ~holds[calls.tenant]
     yield from broken(trial, "held back by a budget", "were held back, and their tenant has no budget", held)
-
-
-def _family(trial: Trial, profile: Profile, order: npt.NDArray[np.intp]) -> Iterator[Contradiction]:
-    """Every failure that leads to re-plans led to just those that the profile says, and nothing else did."""
-    calls = trial.calls
-    plain = ~tenants_with_runs(trial, profile)[calls.tenant]
-    rules = [profile.tenants[name].replans for name in trial.tenants]
-    n = np.array([rule.calls if rule and rule.rounds else 0 for rule in rules], dtype=np.int64)[calls.tenant]
-    after = np.array([rule.after if rule else 0 for rule in rules], dtype=np.int64)[calls.tenant]
-    rounds = np.array([rule.rounds if rule else 0 for rule in rules], dtype=np.int64)[calls.tenant]
-    child = (calls.parent >= 0) & plain
-    mixed = plain & (child != (calls.round > 0))
-    yield from broken(trial, "rounds", "are re-plans without a parent, or original with one", mixed)
-    yield from broken(trial, "rounds", "are original and of another run", plain & ~child & (calls.run != calls.seq))
-    children = np.flatnonzero(child)
-    parents, known = places_of(trial, order, children)
-    orphan = np.zeros(len(calls), dtype=np.bool_)
-    orphan[children[~known]] = True
-    yield from broken(trial, "no call without a cause", "follow from a call that is not there", orphan)
-    children, parents = children[known], parents[known]
-    wrong = np.zeros(len(calls), dtype=np.bool_)
-    wrong[children] = (
-        (calls.round[children] != calls.round[parents] + 1)
-        | (calls.run[children] != calls.run[parents])
-        | (calls.due_ns[children] != calls.done_ns[parents] + after[children])
-    )
-    yield from broken(trial, "re-plans as the profile says", "do not fit their parent (round, run or instant)", wrong)
-    leads = calls.is_outcome(*REPLANNED) & (calls.round < rounds) & (calls.done_ns + after < profile.duration)
-    expected = np.where(leads, n, 0)
-    born = np.bincount(parents, minlength=len(calls))
-    sentence = "led to another number of re-plans than the profile says"
-    yield from broken(trial, "re-plans as the profile says", sentence, born != expected)
 
 
 def _against_service(trial: Trial, decisions: Decisions) -> Iterator[Contradiction]:
     """Their attempts are ours; ours that they did not see, or did not settle, failed or were given up."""
+    trial = trial.by_attempt()
     calls = trial.calls
     sent = ~calls.is_outcome(*NEVER_SENT) & (calls.action.codes < 0)
     ours = np.where(sent, attempt_key(calls.tenant, calls.seq, calls.attempt), -2)

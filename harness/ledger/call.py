@@ -15,11 +15,17 @@ class Call:
     action: what a call of an agent run does (`open`, `submit`, `cancel`, `finish`); None for a call of the shared
     service. With an action there is a body to send, and `answer` is the JSON object that came back, None if there was
     none. run_id: the run's id at the service.
+
+    attempt: 1, or of a call that is tried again 2, 3, ...: an attempt is an object of its own, with the call's id.
+    again_ns: when that further attempt was due. retried: it has ended and another attempt follows; the call has not
+    ended. tool: what a re-planned call goes to, where its profile names tools.
     """
 
     __slots__ = (
         "action",
+        "again_ns",
         "answer",
+        "attempt",
         "body",
         "cost",
         "done_ns",
@@ -31,6 +37,7 @@ class Call:
         "path",
         "queue_wait_ns",
         "reason",
+        "retried",
         "retry_after",
         "round",
         "run",
@@ -41,6 +48,7 @@ class Call:
         "status",
         "tenant",
         "tenant_index",
+        "tool",
         "typed",
     )
 
@@ -71,6 +79,17 @@ class Call:
         self.answer: dict[str, Any] | None = None
         self.run_id: str | None = None
         self.driver: Any = None
+        self.attempt = 1
+        self.again_ns = -1
+        self.retried = False
+        self.tool: str | None = None
+
+    def next_attempt(self, again_ns: int) -> Call:
+        """The same call once more, due at `again_ns`."""
+        made = Call(self.tenant, self.tenant_index, self.seq, self.due_ns, self.round, self.run, self.parent)
+        made.cost, made.method, made.path, made.tool = self.cost, self.method, self.path, self.tool
+        made.attempt, made.again_ns = self.attempt + 1, again_ns
+        return made
 
     @property
     def id(self) -> str:

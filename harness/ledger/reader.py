@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,6 +50,7 @@ class Strings:
 class Calls:
     """Columns of calls.jsonl, one place a row, in file order. Integers; -1 where a row has no value.
 
+    again_ns: when a second or further attempt was due; `due_ns` is the call's, in each of its rows. tool: of a re-plan.
     tenant: place in `Trial.tenants`. seq: call id is `<tenant>.<seq>`. parent: seq of the parent (same tenant).
     outcome: place in `outcomes.TERMINAL`. action: of a call of an agent run (harness/ledger/call.py). untyped: 1 where
     an answer other than success had no typed outcome in its body. offset: byte at which the row begins in calls.jsonl.
@@ -70,9 +71,11 @@ class Calls:
     untyped: Ints
     outcome: Ints
     offset: Ints
+    again_ns: Ints
     reason: Strings
     retry_after: Strings
     action: Strings
+    tool: Strings
 
     def __len__(self) -> int:
         return len(self.tenant)
@@ -83,17 +86,40 @@ class Calls:
     def id(self, row: int) -> str:
         return f"{self.tenant[row]}.{self.seq[row]}"
 
+    @property
+    def start_ns(self) -> Ints:
+        """When the attempt of a row was due."""
+        return np.where(self.again_ns >= 0, self.again_ns, self.due_ns)
+
+    def taken(self, places: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Calls:
+        """These rows alone, or these in this order."""
+        taken: dict[str, Any] = {}
+        for part in fields(self):
+            column = getattr(self, part.name)
+            strings = isinstance(column, Strings)
+            taken[part.name] = Strings(column.table, column.codes[places]) if strings else column[places]
+        return Calls(**taken)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """One folder. manifest: as written. cut_lines: unfinished last lines left out. memo: what was read once already."""
+    """One folder. manifest: as written. calls: a row a call, that of its last attempt, so that whoever counts rows
+    counts calls. attempts: a row for every attempt, and for each call that was never sent; the very `calls` where none
+    was retried. retried: of `attempts`, those that another one followed. cut_lines: unfinished last lines left out.
+    memo: what was read once already."""
 
     folder: Path
     manifest: dict[str, Any]
     tenants: tuple[str, ...]
     calls: Calls
     cut_lines: int
+    attempts: Calls
+    retried: npt.NDArray[np.bool_]
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def by_attempt(self) -> Trial:
+        """The same trial with a row an attempt in `calls`: for what must hold for each answer and each start."""
+        return self if self.calls is self.attempts else replace(self, calls=self.attempts)
 
     def decisions(self) -> Iterator[dict[str, Any]]:
         """Rows of decisions.jsonl, streamed; nothing if the file is not there."""
@@ -188,8 +214,9 @@ def read_trial(folder: Path) -> Trial:
     path = folder / CALLS
     if not path.exists():
         raise LedgerError(f"{path}: no such file; was the trial ever started?")
-    calls, cut = _read_calls(path, tenants)
-    return Trial(folder, manifest, tenants, calls, cut)
+    attempts, retried, cut = _read_calls(path, tenants)
+    calls = attempts.taken(~retried) if retried.any() else attempts
+    return Trial(folder, manifest, tenants, calls, cut, attempts, retried)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -249,14 +276,17 @@ def _name_bad_line(path: Path, lines: list[bytes], first: int) -> str:
     return f"{path}:{first}: not JSON Lines; the file was edited or damaged"
 
 
-_PLAIN = ("attempt", "round", "run", "due_ns", "sent_ns", "done_ns", "queue_wait_ns", "service_ns", "status")
+_PLAIN = (
+    "attempt", "round", "run", "due_ns", "sent_ns", "done_ns", "queue_wait_ns", "service_ns", "status", "again_ns",
+)  # fmt: skip
 
 
-def _read_calls(path: Path, tenants: tuple[str, ...]) -> tuple[Calls, int]:
+def _read_calls(path: Path, tenants: tuple[str, ...]) -> tuple[Calls, npt.NDArray[np.bool_], int]:
+    """(a row an attempt, which of them were retried, last lines that are cut short)."""
     columns: dict[str, array[int]] = {
-        name: array("q") for name in (*_PLAIN, "tenant", "seq", "parent", "untyped", "outcome", "offset")
+        name: array("q") for name in (*_PLAIN, "tenant", "seq", "parent", "untyped", "outcome", "offset", "retried")
     }
-    texts: dict[str, array[int]] = {name: array("i") for name in ("reason", "retry_after", "action")}
+    texts: dict[str, array[int]] = {name: array("i") for name in ("reason", "retry_after", "action", "tool")}
     tables: dict[str, dict[str | None, int]] = {name: {None: -1} for name in texts}
     codes = {outcome: code for code, outcome in enumerate(TERMINAL)}
     names = {str(place): name for place, name in enumerate(tenants)}
@@ -274,6 +304,7 @@ def _read_calls(path: Path, tenants: tuple[str, ...]) -> tuple[Calls, int]:
             columns["parent"].extend([int(parent[1]) for parent in parents])
             _of_one_tenant(path, rows, ids, parents, names)
             columns["untyped"].extend([int("untyped" in row) for row in rows])
+            columns["retried"].extend([int("retried" in row) for row in rows])
             columns["outcome"].extend([codes[row["outcome"]] for row in rows])
             columns["offset"].extend(offsets)
             for name, into in texts.items():
@@ -292,8 +323,9 @@ def _read_calls(path: Path, tenants: tuple[str, ...]) -> tuple[Calls, int]:
         name: Strings([text for text in table if text is not None], np.frombuffer(texts[name], dtype=np.int32))
         for name, table in tables.items()
     }
+    retried = made.pop("retried") > 0
     columns_: dict[str, Any] = {**made, **strings}
-    return Calls(**columns_), _cut(path)
+    return Calls(**columns_), retried, _cut(path)
 
 
 def _of_one_tenant(

@@ -18,7 +18,7 @@ MOST_CHARS = 40
 
 def call_row(call: Call) -> bytes:
     """A line of calls.jsonl, newline included: a row an attempt, or a row for a call that was never sent."""
-    attempt = 0 if call.outcome in NEVER_SENT else 1
+    attempt = 0 if call.outcome in NEVER_SENT else call.attempt
     row: dict[str, Any] = {
         "call": call.id,
         "attempt": attempt,
@@ -47,6 +47,12 @@ def call_row(call: Call) -> bytes:
         row["untyped"] = True
     if call.cost >= 0:
         row["cost"] = call.cost
+    if call.attempt > 1:
+        row["again_ns"] = call.again_ns
+    if call.retried:
+        row["retried"] = True
+    if call.tool is not None:
+        row["tool"] = call.tool
     if call.action is not None:
         row["action"] = call.action
         if call.run_id is not None:

@@ -177,7 +177,9 @@ def decimal_ms(ns: int) -> str:
 class Requests:
     """The requests of one tenant: `of(call)` gives the bytes."""
 
-    __slots__ = ("_base", "_claims", "_id", "_paths", "_plain", "_prefix", "_rest", "_rest_body", "_rest_run")
+    __slots__ = ("_base", "_claims", "_id", "_paths", "_plain", "_prefix", "_rest", "_rest_body", "_rest_run", "_tool_path",
+        "_tools",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -210,19 +212,25 @@ class Requests:
         self._plain = f"{DEFAULT_METHOD} {target.path} HTTP/1.1\r\n".encode() + self._rest_body
         self._prefix = target.prefix
         self._paths: dict[tuple[str, str], bytes] = {}
+        path, question, query = target.path.partition("?")
+        self._tool_path = (path.rstrip("/"), question + query)
+        self._tools: dict[tuple[str, str], bytes] = {}
 
     def of(self, call: Call) -> bytes:
         """Raises Unsendable for a recorded call that HTTP cannot carry."""
         if call.action is not None:
             return self._of_run(call)
-        head = self._plain if call.method is None and call.path is None else self._recorded(call)
-        seq = call.seq
+        if call.tool is not None:
+            head = self._to_tool(call.method or DEFAULT_METHOD, call.tool)
+        else:
+            head = self._plain if call.method is None and call.path is None else self._recorded(call)
+        seq, attempt = call.seq, call.attempt
         if call.cost < 0:
-            tail = b"%b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\n%b\r\n%b"
-            return tail % (head, seq, self._id, seq, call.round, self._claim(call), self._body(call))
-        tail = b"%b%d\r\nOverload-Attempt: %b%d.1\r\nOverload-Round: %d\r\nOverload-Cost: %b\r\n%b\r\n%b"
+            tail = b"%b%d\r\nOverload-Attempt: %b%d.%d\r\nOverload-Round: %d\r\n%b\r\n%b"
+            return tail % (head, seq, self._id, seq, attempt, call.round, self._claim(call), self._body(call))
+        tail = b"%b%d\r\nOverload-Attempt: %b%d.%d\r\nOverload-Round: %d\r\nOverload-Cost: %b\r\n%b\r\n%b"
         cost = _decimal(call.cost)
-        return tail % (head, seq, self._id, seq, call.round, cost, self._claim(call), self._body(call))
+        return tail % (head, seq, self._id, seq, attempt, call.round, cost, self._claim(call), self._body(call))
 
     def _of_run(self, call: Call) -> bytes:
         body, path = call.body or b"", encode_path(self._base + (call.path or "/"))
@@ -245,15 +253,25 @@ class Requests:
         key = (call.method or DEFAULT_METHOD, call.path or "/")
         head = self._paths.get(key)
         if head is None:
-            method, path = key
-            if method not in METHODS:
-                raise Unsendable("unsendable_method")
-            line = f"{method} {encode_path(self._prefix + encode_path(path))} HTTP/1.1\r\n".encode("ascii")
-            head = line + (self._rest_body if method in WITH_BODY else self._rest)
+            head = self._head(key[0], self._prefix + encode_path(key[1]))
             if len(self._paths) >= _PATHS_KEPT:
                 self._paths.clear()
             self._paths[key] = head
         return head
+
+    def _to_tool(self, method: str, tool: str) -> bytes:
+        """A tool is a part of the path below that of other calls."""
+        head = self._tools.get((method, tool))
+        if head is None:
+            path, query = self._tool_path
+            head = self._tools[method, tool] = self._head(method, f"{path}/{tool}{query}")
+        return head
+
+    def _head(self, method: str, path: str) -> bytes:
+        if method not in METHODS:
+            raise Unsendable("unsendable_method")
+        line = f"{method} {encode_path(path)} HTTP/1.1\r\n".encode("ascii")
+        return line + (self._rest_body if method in WITH_BODY else self._rest)
 
 
 def _decimal(cost: float) -> bytes:

@@ -106,9 +106,10 @@ class LiveTenant:
             self.stop()
 
     def _start(self, call: Call) -> None:
-        self.due += 1
-        if call.round:
-            self.replans += 1
+        if call.attempt == 1:
+            self.due += 1
+            if call.round:
+                self.replans += 1
         if call.outcome is not None:
             self.held_back += 1
             self._trial.record(call)
@@ -126,7 +127,7 @@ class LiveTenant:
             # With a connection, bytes may have left: then it is not one that was never sent.
             self.hang_up(call, DROPPED if call.driver is None else FAILED, "driver_error")
             return
-        self._trial.lateness.add(call.sent_ns - call.due_ns)
+        self._trial.lateness.add(call.sent_ns - (call.due_ns if call.attempt == 1 else call.again_ns))
         if self.patience is not None and call.outcome is None:
             self.patience.add(call, now)
 
@@ -163,10 +164,11 @@ class LiveTenant:
         if self.in_flight.pop(call.seq, None) is None:
             return
         call.outcome, call.reason, call.done_ns = outcome, reason, now_ns - self._trial.epoch_ns
-        self._count(outcome)
         if not self._stopped:
             self.caller.on_outcome(call)
             self._plan()
+        if not call.retried:
+            self._count(outcome)
         self._trial.record(call, size)
         self._see_whether_finished()
 

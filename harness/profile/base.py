@@ -7,9 +7,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from harness.profile.units import parse_duration, parse_rate
+from harness.profile.units import parse_duration, parse_rate, parse_share
 
 TrafficClass = Literal["interactive", "approval_resume", "autonomous", "maintenance"]
+RetriedOutcome = Literal["throttled", "expired", "dependency_unavailable", "failed", "abandoned"]
 
 
 class Scales:
@@ -25,6 +26,10 @@ DurationNs: TypeAlias = Annotated[
     int, BeforeValidator(parse_duration), WithJsonSchema(_DURATION_SCHEMA), Scales("duration")
 ]
 RatePerS: TypeAlias = Annotated[Fraction, BeforeValidator(parse_rate), WithJsonSchema(_RATE_SCHEMA), Scales("rate")]
+_SHARE_SCHEMA = {"type": "string", "pattern": r"^\d+(\.\d+)?\s?%$", "examples": ["10%", "0.5%"]}
+Share: TypeAlias = Annotated[Fraction, BeforeValidator(parse_share), WithJsonSchema(_SHARE_SCHEMA)]
+# A tool's name is a part of a path.
+ToolName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 # A tenant's name travels in headers and is shown on terminals: no control characters, no space at its ends.
 Name: TypeAlias = Annotated[

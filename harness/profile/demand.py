@@ -35,9 +35,14 @@ _Step = tuple[int, int, Fraction]
 
 
 def amplification(tenant: Tenant) -> int:
-    """Calls that one original call becomes at most."""
-    rule = tenant.replans
-    return sum(rule.calls**k for k in range(rule.rounds + 1)) if rule else 1
+    """Attempts that one original call becomes at most: what follows from it, each tried as often as it may be."""
+    rule, retries = tenant.replans, tenant.retries
+    attempts = retries.attempts if retries else 2 if tenant.on_refusal == "result" else 1
+    if rule is None:
+        return attempts
+    if rule.order == "sequence":  # one that fails ends its sequence: a round is n calls, not n times as many
+        return attempts * (1 + rule.calls * rule.rounds)
+    return attempts * sum(int(rule.calls**k) for k in range(rule.rounds + 1))
 
 
 def calls_within(profile: Profile, tenant: Tenant, window: Window | None = None) -> int | None:
@@ -104,23 +109,29 @@ def most_calls(profile: Profile) -> int:
             total += run_demand.most_calls(profile, tenant)
             continue
         calls = (calls_within(profile, tenant) or 0) * _per_run(profile, name, tenant)
-        if tenant.budget and tenant.budget.scope == "tenant":
-            calls = min(calls, tenant.budget.burst + math.floor(tenant.budget.rate * profile.duration / NS_PER_S))
+        for budget in tenant.budget:
+            if budget.scope == "tenant":
+                calls = min(calls, budget.burst + math.floor(budget.rate * profile.duration / NS_PER_S))
         total += calls
     return total
 
 
 def _per_run(profile: Profile, name: str, tenant: Tenant) -> int:
-    """Calls that one original call becomes at most, with a budget for each run counted in."""
-    most, budget = amplification(tenant), tenant.budget
+    """Attempts that one original call becomes at most, with a budget for each run counted in."""
+    most = amplification(tenant)
+    if tenant.loop is not None and tenant.loop.iterations is not None:
+        most = min(most, tenant.loop.iterations)
     life_ns = _replan_life_ns(profile, name, tenant)
-    if budget is None or budget.scope != "run" or life_ns is None:
-        return most
-    return min(most, budget.burst + math.floor(budget.rate * life_ns / NS_PER_S))
+    for budget in tenant.budget:
+        if budget.scope == "run" and life_ns is not None:
+            most = min(most, budget.burst + math.floor(budget.rate * life_ns / NS_PER_S))
+    return most
 
 
 def _replan_life_ns(profile: Profile, name: str, tenant: Tenant) -> int | None:
     """How long after an original call its last re-plan can be due; None: no bound."""
+    if tenant.retries is not None or tenant.on_refusal == "result":
+        return None  # what Retry-After says has no bound here
     if tenant.replans is None:
         return 0
     patience = profile.patience_of(name)
@@ -129,8 +140,8 @@ def _replan_life_ns(profile: Profile, name: str, tenant: Tenant) -> int | None:
 
 def _budgeted(tenant: Tenant, rate: Fraction) -> Fraction:
     """In one second a bucket lets through what it holds and what flows in."""
-    budget = tenant.budget
-    return min(rate, budget.rate + budget.burst) if budget and budget.scope == "tenant" else rate
+    own = [budget.rate + budget.burst for budget in tenant.budget if budget.scope == "tenant"]
+    return min([rate, *own])
 
 
 def _worst_steps(profile: Profile, name: str, tenant: Tenant) -> list[_Step]:

@@ -193,7 +193,7 @@ def _patience_text(profile: Profile, name: str) -> str:
 
 def _amplified_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction]) -> Iterable[str]:
     peak, worst = peak_rate_per_s(profile, None, recorded_peaks), worst_case_rate_per_s(profile, recorded_peaks)
-    for text_of in (_replan_text, _budget_text):
+    for text_of in (_replan_text, _budget_text, _loop_text, _throttle_text, _retries_text):
         for text, names in _by_text(profile, text_of):
             yield f"{_names(names)}: {text}."
     original = _original_calls(profile)
@@ -217,16 +217,54 @@ def _replan_text(tenant: Tenant) -> str:
     if rule is None or not rule.calls or not rule.rounds:
         return ""
     becomes = f"{rule.calls} new call{_s(rule.calls)} {show_duration(rule.after)} later"
+    if rule.order == "sequence":
+        becomes += ", each that long after the one before" if rule.calls > 1 else ""
+    if rule.tools:
+        becomes += f", to {_names(rule.tools)} in turn"
     rounds = f"for at most {rule.rounds} round{_s(rule.rounds)}"
-    return f"a refused or abandoned call becomes {becomes}, {rounds}: one call can become {amplification(tenant):,}"
+    what = "an abandoned call" if tenant.on_refusal == "result" else "a refused or abandoned call"
+    return f"{what} becomes {becomes}, {rounds}: one call can become {amplification(tenant):,}"
 
 
 def _budget_text(tenant: Tenant) -> str:
-    budget = tenant.budget
-    if budget is None:
+    texts = []
+    for budget in tenant.budget:
+        whose = "for the whole tenant" if budget.scope == "tenant" else "for each run"
+        texts.append(f"{_rate(budget.rate)} leave, {budget.burst:,} at once, {whose}")
+    return f"its own budget lets {'; and '.join(texts)}" if texts else ""
+
+
+def _loop_text(tenant: Tenant) -> str:
+    loop, texts = tenant.loop, []
+    if loop is not None and loop.iterations is not None:
+        texts.append(f"a run ends after {loop.iterations:,} attempt{_s(loop.iterations)}")
+    if loop is not None and loop.branch_tokens is not None:
+        texts.append(f"a branch of it may spend {loop.branch_tokens:,} tokens")
+    return ", and ".join(texts)
+
+
+def _throttle_text(tenant: Tenant) -> str:
+    if tenant.throttle is None:
         return ""
-    whose = "for the whole tenant" if budget.scope == "tenant" else "for each run"
-    return f"its own budget lets {_rate(budget.rate)} leave, {budget.burst:,} at once, {whose}"
+    rule = tenant.throttle.adaptive
+    window = show_duration(rule.window)
+    return f"it rejects calls by itself while fewer than one in {rule.k:g} of the last {window} is served"
+
+
+def _retries_text(tenant: Tenant) -> str:
+    rule = tenant.retries
+    if rule is None:
+        waits = "waits as long as Retry-After says, tries that once, and plans nothing else"
+        return f"to it a refusal is a result: it {waits}" if tenant.on_refusal == "result" else ""
+    within = (
+        f"retries at most {float(rule.budget):.3g} of the calls of the last {show_duration(rule.window)}"
+        if rule.budget is not None
+        else "with no budget for retries"
+    )
+    return (
+        f"it tries a call that ended {_or(rule.on)} up to {rule.attempts} times, {show_duration(rule.delay)} later and "
+        f"more, {within}"
+    )
 
 
 def _stub_sentence(profile: Profile, cores: int, refusal: str | None) -> str:
@@ -249,10 +287,24 @@ def _evidence(profile: Profile, phases: tuple[PhaseLoad, ...], check: CheckRef) 
         yield from _ordinary_evidence(profile, {phase.phase: phase for phase in phases}, check)
     elif check.name == "agent.replan_share" and not any(tenant.replans for tenant in tenants):
         yield f"{check.name}: no tenant re-plans, so every share will be 0."
-    elif check.name == "agent.budget_at_source" and not any(tenant.budget for tenant in tenants):
-        yield f"{check.name}: it cannot be judged without a tenant's `budget: {{rate: 10/s, burst: 10}}`."
+    elif check.name in _AGENT_NEEDS and not any(_AGENT_NEEDS[check.name][0](tenant) for tenant in tenants):
+        yield f"{check.name}: it cannot be judged without a tenant's `{_AGENT_NEEDS[check.name][1]}`."
     elif check.name == "fairness.refusals_structured" and all(map(_fits, phases)):
         yield f"{check.name}: nothing offers more than the capacity, so hardly anything will be refused and judged."
+
+
+_AGENT_NEEDS: dict[str, tuple[Callable[[Tenant], object], str]] = {
+    "agent.budget_at_source": (lambda tenant: tenant.budget, "budget: {rate: 10/s, burst: 10}"),
+    "agent.budget_per_tenant": (
+        lambda tenant: len(tenant.budget) > 1,
+        "budget: [{rate: 2/s, burst: 3, scope: run}, {rate: 10/s, burst: 10}]",
+    ),
+    "agent.rounds_capped": (lambda tenant: tenant.replans, "replans: {calls: 2, after: 500ms, rounds: 3}"),
+    "agent.retry_budget": (lambda tenant: tenant.retries, "retries: {attempts: 3, budget: 10%}"),
+    "agent.adaptive_throttle": (lambda tenant: tenant.throttle, "throttle: {adaptive: {k: 2, window: 120s}}"),
+    "agent.refusal_is_a_result": (lambda tenant: tenant.on_refusal == "result", "on_refusal: result"),
+}
+"""What a check of callers needs of a tenant, and how it is written."""
 
 
 def _fits(phase: PhaseLoad) -> bool:
@@ -316,6 +368,10 @@ def _names(names: Iterable[str], most: int = 6) -> str:
     if len(shown) > most:
         shown = [*shown[: most - 1], f"{len(shown) - most + 1} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _or(words: Iterable[str]) -> str:
+    return " or ".join(words)
 
 
 def _rate(rate: float | Fraction) -> str:

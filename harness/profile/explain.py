@@ -120,6 +120,8 @@ def _next(node: Node, steps: list[Step]) -> tuple[int, Step]:
     if node.kind == "mapping":
         if str(step) in node.mapping:
             return 1, step
+        if isinstance(step, int) and len(steps) > 1:
+            return 2, steps[1]  # one budget stands for the list of it
         only = next(iter(node.mapping), "")
         return (1, only) if step == "params" and len(node.mapping) == 1 else (0, step)
     if node.kind == "sequence":

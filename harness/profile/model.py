@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from harness.profile.base import Count, DurationNs, Name, Part, RatePerS, TrafficClass
+from harness.profile.base import Count, DurationNs, Name, Part, RatePerS, RetriedOutcome, Share, ToolName, TrafficClass
 from harness.profile.capacity import Capacity, Fault, RunGroup
 from harness.profile.rules import Contradictions, contradictions
 from harness.profile.units import NS_PER_S
@@ -21,6 +21,8 @@ from harness.profile.units import NS_PER_S
 V = TypeVar("V")
 PhaseName = Literal["calm", "burst", "recovery"]
 PHASES: tuple[PhaseName, ...] = ("calm", "burst", "recovery")
+WINDOW_BUCKETS = 60
+"""A caller's moving window (throttle, retry budget) is kept as so many equal parts."""
 
 
 class Window(Part):
@@ -227,11 +229,17 @@ class Service(Part):
 
 
 class Replans(Part):
-    """Each refused or abandoned call becomes `calls` new ones, `after` later, for at most `rounds` rounds."""
+    """Each refused or abandoned call becomes `calls` new ones, `after` later, for at most `rounds` rounds.
+
+    tools: where they go, in turn, beginning with the one after the tool that failed; none: where the failed call went.
+    order: all at once, or each `after` the end of the one before.
+    """
 
     calls: Annotated[int, Field(ge=0, le=100, strict=True)]
     after: DurationNs
     rounds: Annotated[int, Field(ge=0, le=20, strict=True)]
+    tools: Annotated[list[ToolName], Field(max_length=20)] = []
+    order: Literal["parallel", "sequence"] = "parallel"
 
 
 class Budget(Part):
@@ -241,6 +249,50 @@ class Budget(Part):
     rate: RatePerS
     burst: Count
     scope: Literal["tenant", "run"] = "tenant"
+
+
+def _one_or_several(value: Any) -> Any:
+    """A single budget stands for the list of it."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+class Loop(Part):
+    """What ends an agent's own loop: attempts of one run, and tokens (a call's cost, else 1) along one branch of it."""
+
+    iterations: Count | None = None
+    branch_tokens: Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)] | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.iterations is None and self.branch_tokens is None:
+            raise ValueError("a loop guard needs iterations, branch_tokens or both")
+        return self
+
+
+class Adaptive(Part):
+    """The client rejects a call by itself with probability (requests - k x accepts) / (requests + 1), of the last
+    `window`."""
+
+    k: Annotated[float, Field(ge=1, le=100)] = 2.0
+    window: DurationNs = 120 * NS_PER_S
+
+
+class Throttle(Part):
+    """How a client that is refused much sends less."""
+
+    adaptive: Adaptive
+
+
+class Retries(Part):
+    """A call that ends in one of `on` is tried again, `delay` x 2^n later (times 0.5 to 1.5) and never before what
+    Retry-After says: at most `attempts` of one call, and retries at most `budget` of the calls of the last `window`
+    (none: no such bound)."""
+
+    attempts: Annotated[int, Field(ge=2, le=20, strict=True)] = 3
+    budget: Share | None = None
+    window: DurationNs = 10 * NS_PER_S
+    delay: DurationNs = 100_000_000
+    on: Annotated[list[RetriedOutcome], Field(min_length=1)] = ["throttled", "dependency_unavailable", "failed"]
 
 
 class Recorded(Part):
@@ -274,7 +326,11 @@ class Tenant(Part):
     recorded: Recorded | None = None
     runs: list[RunGroup] = []
     replans: Replans | None = None
-    budget: Budget | None = None
+    on_refusal: Literal["error", "result"] = "error"
+    budget: Annotated[list[Budget], BeforeValidator(_one_or_several)] = []
+    loop: Loop | None = None
+    throttle: Throttle | None = None
+    retries: Retries | None = None
     patience: DurationNs | None = None
     claims: Claims | None = None
     traffic_class: TrafficClass = "interactive"
@@ -286,6 +342,19 @@ class Tenant(Part):
         if self.patience == 0:
             raise ValueError("a patience of 0 abandons every call; leave it out for endless patience")
         return self
+
+    @property
+    def open_loop(self) -> bool:
+        """Its calls are those of its rate or recording: nothing is kept from one to the next, and none follows."""
+        plain = self.replans is None and not self.budget and not self.runs
+        return plain and not self.is_agent
+
+    @property
+    def is_agent(self) -> bool:
+        """It has what only an agent runtime has (harness/workload/agents.py)."""
+        own = self.loop or self.throttle or self.retries or self.on_refusal == "result" or len(self.budget) > 1
+        again = self.replans
+        return bool(own or (again is not None and (again.tools or again.order == "sequence")))
 
 
 class CheckRef(Part):

@@ -82,6 +82,25 @@ def _of_tenant(name: str, tenant: Tenant, duration: int) -> Iterator[Contradicti
             )
     if tenant.phase >= duration:
         yield ("tenants", name, "phase"), "the first call would be due after the trial"
+    yield from _of_agent(("tenants", name), tenant)
+
+
+def _of_agent(at: tuple[str, str], tenant: Tenant) -> Iterator[Contradiction]:
+    """What an agent runtime may be told of budgets, retries and tools."""
+    scopes = [budget.scope for budget in tenant.budget]
+    for i, scope in enumerate(scopes):
+        if scope in scopes[:i]:
+            yield (*at, "budget", i), f"the tenant has another budget of scope {scope}; give one of each scope"
+    if tenant.replans is not None and len(set(tenant.replans.tools)) < len(tenant.replans.tools):
+        yield (*at, "replans", "tools"), "a tool is named twice"
+    if tenant.retries is not None and tenant.on_refusal == "result":
+        rule = "a refusal that is a result is tried again once, when it says so: give retries, or this"
+        yield (*at, "on_refusal"), rule
+    too_short = "the window must be above zero"
+    if tenant.throttle is not None and tenant.throttle.adaptive.window == 0:
+        yield (*at, "throttle", "adaptive", "window"), too_short
+    if tenant.retries is not None and tenant.retries.window == 0:
+        yield (*at, "retries", "window"), too_short
 
 
 def _of_weights(service: Mapping[str, Any], tenants: Mapping[str, Tenant | None]) -> Iterator[Contradiction]:

@@ -138,8 +138,13 @@ def _of_tenant(
         "patience": "how long a run may take is its deadline (runs[].envelope.deadline)",
     }
     for field, rule in instead.items():
-        if getattr(tenant, field) is not None:
+        if getattr(tenant, field) not in (None, []):
             yield (*at, field), f"a tenant with runs has none: {rule}"
+    for field in ("loop", "throttle", "retries"):
+        if getattr(tenant, field) is not None:
+            yield (*at, field), "a tenant with runs has none: it is for tenants that call a shared service"
+    if tenant.on_refusal != "error":
+        yield (*at, "on_refusal"), "a tenant with runs has none: its runs re-plan by batch (runs[].replans)"
     if "traffic_class" in tenant.model_fields_set:
         yield (*at, "traffic_class"), "a tenant with runs has none: each group of runs has its own (runs[].class)"
     names = set()

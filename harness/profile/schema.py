@@ -20,6 +20,7 @@ def profile_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a profile file."""
     schema = Profile.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
+    _one_or_several(definitions["Tenant"]["properties"]["budget"])
     for name, short in _short_forms(definitions).items():
         definitions[name] = _either(definitions[name], short)
     tidy(schema)
@@ -48,6 +49,13 @@ def _short_forms(definitions: dict[str, Any]) -> dict[str, list[dict[str, Any]]]
             },
         ],
     }
+
+
+def _one_or_several(field: dict[str, Any]) -> None:
+    """A budget alone stands for the list of it, and null for none."""
+    field.update(anyOf=[field["items"], {"type": "array", "items": field.pop("items")}, {"type": "null"}])
+    del field["type"]
+    field.pop("default", None)
 
 
 def _list_of(first: dict[str, Any], step: str) -> dict[str, Any]:

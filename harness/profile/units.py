@@ -16,6 +16,7 @@ MAX_RATE_PER_S = 10_000_000
 _UNIT_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": NS_PER_S, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S}
 _RATE_S = {"s": 1, "m": 60, "h": 3600}
 _NUMBER = r"(\d{1,12}(?:\.\d{1,9})?)"
+_SHARE = re.compile(rf"{_NUMBER}\s?%", re.ASCII)
 _DURATION = re.compile(rf"{_NUMBER}\s?(ns|us|ms|s|m|h)", re.ASCII)
 _RATE = re.compile(rf"{_NUMBER}\s?/\s?(s|m|h)", re.ASCII)
 
@@ -40,6 +41,14 @@ def parse_rate(value: object) -> Fraction:
     if rate > MAX_RATE_PER_S:
         raise ValueError("a rate is at most 10000000/s")
     return rate
+
+
+def parse_share(value: object) -> Fraction:
+    """`"10%"` -> Fraction(1, 10). Raises ValueError that says what was expected."""
+    match = _SHARE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or not 0 < (share := Fraction(match[1]) / 100) <= 1:
+        raise ValueError("expected a share above 0% and up to 100%, such as 10%")
+    return share
 
 
 def show_duration(ns: int) -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from harness.ledger import outcomes as o
 from harness.ledger.reader import Ints, Trial
 from harness.report.frame import Frame
-from harness.report.summary import ends_of, groups_of
+from harness.report.summary import groups_of
 
 MOST_BINS, LEAST_BINS = 240, 40
 CALLS_A_BIN = 4
@@ -63,11 +63,10 @@ def bin_width_ns(span_ns: int, most: int = MOST_BINS) -> int:
 def series_of(trial: Trial, frame: Frame, keep: Collection[str] = (), most: int = MOST_LINES) -> Series:
     """Lines in the order of the profile, the others together last; at most `most`. keep: who gets one before others."""
     calls = trial.calls
-    at = ends_of(calls).place
-    due, done = np.maximum(calls.due_ns[at], 0), np.maximum(calls.done_ns[at], 0)
+    due, done = np.maximum(calls.due_ns, 0), np.maximum(calls.done_ns, 0)
     span = max(frame.duration_ns, int(due.max()) + 1 if len(due) else 0, int(done.max()) + 1 if len(done) else 0, 1)
     groups = groups_of(trial, keep, most if len(trial.tenants) <= most else most - 1)
-    group = groups.of_tenant[calls.tenant[at]]
+    group = groups.of_tenant[calls.tenant]
     width = bin_width_ns(span, _most_bins(np.bincount(group, minlength=groups.count)))
     bins = max(1, (span + width // 2) // width)
     lengths_s = np.full(bins, width / 1e9)
@@ -75,16 +74,16 @@ def series_of(trial: Trial, frame: Frame, keep: Collection[str] = (), most: int 
     base = group * bins
     grid = _Grid(base + _bin(due, width, bins), base + _bin(done, width, bins), groups.count, bins)
 
-    sent = ~calls.is_outcome(*o.NEVER_SENT)[at]
-    served = calls.is_outcome(o.SERVED)[at]
-    wait = calls.queue_wait_ns[at]
+    sent = ~calls.is_outcome(*o.NEVER_SENT)
+    served = calls.is_outcome(o.SERVED)
+    wait = calls.queue_wait_ns
     known = served & (wait >= 0)
     wanted = grid.by_due(None)
     offered = grid.by_due(sent) / lengths_s
     served_rate = grid.by_done(served) / lengths_s
-    refused = grid.by_done(calls.is_outcome(*o.REFUSED)[at]) / lengths_s
+    refused = grid.by_done(calls.is_outcome(*o.REFUSED)) / lengths_s
     waits = _ratio(grid.by_due(known, wait), grid.by_due(known)) / 1e6
-    replans = _ratio(grid.by_due(calls.round[at] > 0), wanted)
+    replans = _ratio(grid.by_due(calls.round > 0), wanted)
     lines = [
         Line(
             name,

@@ -120,23 +120,16 @@ def charted(summary: Summary) -> set[str]:
     return {*hurt, *[row.tenant for row in loud if row.tenant not in hurt][:3]}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ends:
-    """A row a call (not an attempt): places in `Trial.calls` of each call's last attempt, and its attempts."""
-
-    place: Ints
-    attempts: Ints
-
-
-def ends_of(calls: Calls) -> Ends:
-    """Each call once. Cheap where no call has a second attempt."""
-    if not len(calls) or int(calls.attempt.max()) <= 1:
-        return Ends(np.arange(len(calls)), (calls.attempt >= 1).astype(np.int64))
-    order = np.lexsort((calls.attempt, calls.seq, calls.tenant))
-    tenant, seq = calls.tenant[order], calls.seq[order]
-    last = np.append((tenant[1:] != tenant[:-1]) | (seq[1:] != seq[:-1]), True)
-    ends = np.nonzero(last)[0]
-    return Ends(order[ends], np.minimum(np.diff(ends, prepend=-1), calls.attempt[order[ends]]))
+def attempts_of(trial: Trial) -> Ints:
+    """How often each call was sent."""
+    made = (trial.calls.attempt >= 1).astype(np.int64)
+    if trial.calls is not trial.attempts:
+        order = np.lexsort((trial.calls.seq, trial.calls.tenant))
+        key = (trial.calls.tenant << 40 | trial.calls.seq)[order]
+        rows = trial.attempts.taken(trial.retried)
+        place = np.searchsorted(key, rows.tenant << 40 | rows.seq)
+        np.add.at(made, order[np.minimum(place, len(key) - 1)], 1)
+    return made
 
 
 def summarise(trial: Trial, keep: Collection[str] = (), most: int = MOST_TENANTS) -> Summary:
@@ -200,19 +193,18 @@ class _Table:
     """The columns of a trial's ends that the rows are made of."""
 
     def __init__(self, trial: Trial, frame: Frame) -> None:
-        calls, ends = trial.calls, ends_of(trial.calls)
-        at = ends.place
+        calls = trial.calls
         self.frame = frame
         self.phases = len(frame.phases) + 1
-        self.tenant = calls.tenant[at]
-        self.attempts = ends.attempts
-        self.outcome = calls.outcome[at]
-        self.replan = calls.round[at] > 0
-        self.phase = frame.phase_codes(calls.due_ns[at])
-        self.served = calls.is_outcome(o.SERVED)[at]
-        self.abandoned = calls.is_outcome(o.ABANDONED)[at]
-        self.latency = calls.done_ns[at] - calls.due_ns[at]
-        self.wait = calls.queue_wait_ns[at]
+        self.tenant = calls.tenant
+        self.attempts = attempts_of(trial)
+        self.outcome = calls.outcome
+        self.replan = calls.round > 0
+        self.phase = frame.phase_codes(calls.due_ns)
+        self.served = calls.is_outcome(o.SERVED)
+        self.abandoned = calls.is_outcome(o.ABANDONED)
+        self.latency = calls.done_ns - calls.due_ns
+        self.wait = calls.queue_wait_ns
         self.patience = frame.patience_ns[self.tenant]
         self.waits_told = bool(np.any(self.wait >= 0))
 

@@ -64,7 +64,7 @@ class Simulation:
         self._on_decision = on_decision
         self._heap: list[tuple[int, int, int, Any]] = []
         self._order = 0
-        self._replan_set = [False] * len(self._callers)
+        self._replan_at = [NEVER] * len(self._callers)
 
     def run(self) -> int:
         """Runs the trial to its last event, or to the drain limit. Returns the instant [ns] at which it ended."""
@@ -102,11 +102,12 @@ class Simulation:
         self._send(caller, call, now)
 
     def _replan(self, caller: Caller, now: int) -> None:
+        if now != self._replan_at[caller.index]:
+            return  # something was planned earlier in the meantime
         call = caller.take_replan()
+        self._replan_at[caller.index] = caller.next_replan_ns
         if caller.next_replan_ns != NEVER:
             heapq.heappush(self._heap, (caller.next_replan_ns, _REPLAN, caller.index, caller))
-        else:
-            self._replan_set[caller.index] = False
         self._send(caller, call, now)
 
     def _send(self, caller: Caller, call: Call, now: int) -> None:
@@ -182,8 +183,8 @@ class Simulation:
         call.outcome, call.done_ns = outcome, now
         caller = self._callers[call.tenant_index]
         caller.on_outcome(call)
-        if caller.next_replan_ns != NEVER and not self._replan_set[caller.index]:
-            self._replan_set[caller.index] = True
+        if caller.next_replan_ns < self._replan_at[caller.index]:
+            self._replan_at[caller.index] = caller.next_replan_ns
             heapq.heappush(self._heap, (caller.next_replan_ns, _REPLAN, caller.index, caller))
         self._on_call(call)
 

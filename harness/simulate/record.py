@@ -69,7 +69,7 @@ def decisions_to(add: AddLine) -> DecisionSink:
         row: dict[str, Any] = {
             "t_ns": now_ns,
             "call": call.id,
-            "attempt_id": f"{call.id}.1",
+            "attempt_id": f"{call.id}.{call.attempt}",
             "tenant": ticket.tenant,
             "round": call.round,
             "outcome": outcome,

@@ -16,12 +16,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Literal
 
 from harness.ledger.call import Call
 from harness.ledger.outcomes import HELD_BACK, REPLANNED
-from harness.workload.budgets import TokenBucket
+from harness.workload.budgets import BudgetRule, TokenBucket
 
 NEVER = 2**63 - 1
 
@@ -43,15 +41,6 @@ class ReplanRule:
     calls: int
     after_ns: int
     rounds: int
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetRule:
-    """Tokens per second, most tokens, and what the bucket belongs to."""
-
-    rate: Fraction
-    burst: int
-    scope: Literal["tenant", "run"]
 
 
 class Caller:

@@ -7,7 +7,12 @@ from random import Random
 
 from harness.profile.model import Profile, Tenant
 from harness.workload import pacers
-from harness.workload.callers import Arrival, BudgetRule, Caller, ReplanRule
+from harness.workload.agents import Agent
+from harness.workload.budgets import BudgetRule
+from harness.workload.callers import Arrival, Caller, ReplanRule
+from harness.workload.loops import LoopGuard
+from harness.workload.replans import PlanRule
+from harness.workload.retries import RetryRule
 from harness.workload.runs import RunCaller, begins_of
 from harness.workload.source import CallSource
 
@@ -42,13 +47,37 @@ def callers(profile: Profile, recorded: RecordedSource = no_recordings) -> list[
 def service_caller(profile: Profile, name: str, index: int, recorded: RecordedSource = no_recordings) -> Caller:
     """Of a tenant that calls a shared service."""
     tenant = profile.tenants[name]
+    if tenant.is_agent:
+        return agent(profile, name, index, recorded)
     return Caller(
         name,
         index,
         arrivals(profile, name, tenant, recorded),
         profile.duration,
         ReplanRule(tenant.replans.calls, tenant.replans.after, tenant.replans.rounds) if tenant.replans else None,
-        BudgetRule(tenant.budget.rate, tenant.budget.burst, tenant.budget.scope) if tenant.budget else None,
+        BudgetRule(tenant.budget[0].rate, tenant.budget[0].burst, tenant.budget[0].scope) if tenant.budget else None,
+    )
+
+
+def agent(profile: Profile, name: str, index: int, recorded: RecordedSource = no_recordings) -> Agent:
+    """Of a tenant with more than arrivals, plain re-plans and one budget."""
+    tenant = profile.tenants[name]
+    again, retries, throttle, loop = tenant.replans, tenant.retries, tenant.throttle, tenant.loop
+    return Agent(
+        name,
+        index,
+        arrivals(profile, name, tenant, recorded),
+        profile.duration,
+        Random(f"{profile.seed}:{name}:agent"),
+        PlanRule(again.calls, again.after, again.rounds, tuple(again.tools), again.order, tenant.on_refusal)
+        if again and again.calls
+        else PlanRule(0, 0, 0, refusals=tenant.on_refusal),
+        [BudgetRule(budget.rate, budget.burst, budget.scope) for budget in tenant.budget],
+        LoopGuard(loop.iterations, loop.branch_tokens) if loop else None,
+        (throttle.adaptive.k, throttle.adaptive.window) if throttle else None,
+        RetryRule(retries.attempts, retries.delay, frozenset(retries.on), retries.budget, retries.window)
+        if retries
+        else None,
     )
 
 

@@ -90,7 +90,7 @@ def random_rows(seed: int, names: list[str], each: int) -> list[dict[str, Any]]:
             if rng.random() < 0.2:
                 more["queue_wait_ns"] = None
             if outcome not in NEVER_SENT and rng.random() < 0.1:
-                rows.append(call(tenant, name, seq, due, "throttled", **more))
+                rows.append(call(tenant, name, seq, due, "throttled", **more, retried=True))
                 more["attempt"] = 2
             rows.append(call(tenant, name, seq, due, outcome, **more))
     rng.shuffle(rows)

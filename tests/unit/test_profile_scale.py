@@ -82,7 +82,7 @@ def test_a_profile_scales_whole():
     assert profile.service.workers.base == 8
     assert (agent.rate.base, agent.rate.steps[0].rate, agent.rate.steps[0].from_ns) == (32, 160, 7_500_000_000)
     assert (agent.replans.after, agent.replans.calls, agent.replans.rounds) == (125_000_000, 2, 3)
-    assert (agent.budget.rate, agent.budget.burst) == (40, 10)
+    assert (agent.budget[0].rate, agent.budget[0].burst) == (40, 10)
 
 
 def test_workers_over_time_scale_with_it():
