@@ -27,7 +27,7 @@ from harness.errors import BadInput
 from harness.ledger import manifest as manifests
 from harness.ledger.reader import CALLS, MANIFEST
 from harness.ledger.writer import write_manifest
-from harness.live.requests import target_of, tokens_of
+from harness.live.requests import reached, target_of, tokens_of
 from harness.live.trial import LiveTrial
 from harness.live.users import UserTask, fire_request, tasks_of, user_classes
 from harness.profile.errors import ProfileError
@@ -69,7 +69,7 @@ class Session:
         self.folder: Path | None = options.overload_trial
         self.recorded = source(options.overload_profile.parent, options.overload_time_scale)
         self.trial: LiveTrial | None = None
-        self.tasks: list[UserTask] = []
+        self.tasks: dict[int, UserTask] = {}
         self._environment: Any = None
         self._manifest: dict[str, Any] = {}
 
@@ -79,8 +79,8 @@ class Session:
 
     def prepare(self, environment: Any) -> None:
         """A test starts. Raises BadInput before anything is sent."""
-        self._environment, self.trial, self.tasks = environment, None, []
-        target = target_of("url", environment.host or "")
+        self._environment, self.trial, self.tasks = environment, None, {}
+        target = reached(target_of("url", environment.host or ""))
         calls_file = self._begin_ledger(environment.host) if self.folder else None
         on_call = fire_request(environment.events)
         profile = self.loaded.profile
@@ -105,7 +105,7 @@ class Session:
             {"kind": "url", "url": host},
             "separate",
             planned(loaded.profile, self.recorded),
-            False,
+            {"decisions": False},
         )
         write_manifest(folder, self._manifest)
         return folder / CALLS

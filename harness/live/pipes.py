@@ -1,11 +1,16 @@
-"""Lines over the pipes to the parent, without ever making the schedule wait for it."""
+"""Lines over the pipes to the parent, without ever making the schedule wait for it; and signals."""
 
 from __future__ import annotations
 
+import json
 import os
 import select
+import signal
+import sys
 from collections.abc import Callable
 from typing import Any
+
+import gevent
 
 _READ = 1
 _LINE_LIMIT = 64 * 1024
@@ -73,3 +78,19 @@ class LineWriter:
         self._stuck += line + b"\n"
         while not self._push() and select.select([], [self._fd], [], _LAST_WORD_S)[1]:
             pass
+
+
+def epoch_in(line: bytes) -> int | None:
+    """The instant that the parent says; None, with a word on standard error, if the line is not one."""
+    try:
+        return int(json.loads(line)["epoch_monotonic_ns"])
+    except (ValueError, KeyError, TypeError):
+        wanted = '{"epoch_monotonic_ns": 123}'
+        print(f"harness.live: standard input: expected one line such as {wanted}", file=sys.stderr)
+        return None
+
+
+def on_signals(act: Callable[[], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        gevent.signal_handler(number, act)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)

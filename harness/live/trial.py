@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import resource
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic_ns, process_time_ns
-from typing import Any
+from typing import Any, Protocol
 
 import gevent
 from gevent.event import Event
@@ -27,7 +27,9 @@ from harness.live.pacing import Scheduler, Timeouts
 from harness.live.requests import Requests, Target
 from harness.live.tenants import LiveTenant
 from harness.profile.model import Profile
+from harness.workload.dealing import Part
 from harness.workload.plan import RecordedSource, callers, no_recordings
+from harness.workload.source import CallSource
 
 FLUSH_NS = 250_000_000
 SWEEP_NS = 1_000_000_000
@@ -39,6 +41,17 @@ TENANTS_SHOWN = 200
 
 COMPLETED, INTERRUPTED, PARENT_GONE, ERROR = "completed", "interrupted", "parent_gone", "error"
 _WORSE = (COMPLETED, INTERRUPTED, PARENT_GONE, ERROR)
+
+
+class Rows(Protocol):
+    """Where finished lines of the ledger go: a file, or the master of a trial that several drive."""
+
+    def add(self, line: bytes) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
 
 OnCall = Callable[[Call, int], None]
 """(call, bytes of the answer's body): told of each call that was to be sent, once, when it has ended."""
@@ -57,16 +70,19 @@ def connection_limit() -> int:
 
 
 class LiveTrial:
-    """`begin` once; `finished` is set when every tenant is. rows: None keeps no ledger."""
+    """`begin` once; `finished` is set when every tenant is. rows: None keeps no ledger. parts: the tenants, or parts of
+    them, that this process drives (harness/workload/dealing.py); None: all of all."""
 
     def __init__(
         self,
         profile: Profile,
         target: Target,
         tokens: Mapping[str, str],
-        calls_file: Path | None,
+        rows: Path | Rows | None,
         recorded: RecordedSource = no_recordings,
         on_call: OnCall | None = None,
+        parts: Mapping[str, Part] | None = None,
+        caller_defect: str | None = None,
     ) -> None:
         self.profile = profile
         self.epoch_ns = 0
@@ -85,15 +101,23 @@ class LiveTrial:
         self._network = Network(
             loop, self.scheduler, target, connection_limit(), self._answered, self._ended, self.broke
         )
-        self.tenants = self._make_tenants(target, tokens, recorded)
-        self._unfinished = len(self.tenants)
-        self._rows = JsonLines(calls_file, ROW_BATCH) if calls_file is not None else None
+        sources = callers(profile, recorded, parts)
+        if caller_defect is not None:
+            from harness.workload import defects
 
-    def _make_tenants(self, target: Target, tokens: Mapping[str, str], recorded: RecordedSource) -> list[LiveTenant]:
+            defects.lay(caller_defect, sources, profile)
+        self.tenants = self._make_tenants(target, tokens, sources)
+        self._by_index = {tenant.caller.index: tenant for tenant in self.tenants}
+        self._unfinished = len(self.tenants)
+        self._rows: Rows | None = JsonLines(rows, ROW_BATCH) if isinstance(rows, Path) else rows
+
+    def _make_tenants(
+        self, target: Target, tokens: Mapping[str, str], sources: Sequence[CallSource]
+    ) -> list[LiveTenant]:
         until_start = self.profile.patience_until == "start"
         waits: dict[int, Timeouts[Call]] = {}
         tenants = []
-        for caller in callers(self.profile, recorded):
+        for caller in sources:
             # A run's own limit is the deadline of its envelope.
             runs = self.profile.tenants[caller.tenant].runs
             patience = None if runs else self.profile.patience_of(caller.tenant)
@@ -118,6 +142,8 @@ class LiveTrial:
         self.scheduler.every(SWEEP_NS, self._network.close_stale)
         for tenant in self.tenants:
             tenant.begin()
+        if not self.tenants:
+            self.finished.set()
 
     def interrupt(self) -> None:
         """No new call; what is in flight has the drain limit to end. A second time: at once."""
@@ -136,6 +162,8 @@ class LiveTrial:
         self._end_with(reason)
         for tenant in self.tenants:
             tenant.leave_open(reason)
+        if not self.tenants:
+            self.finished.set()
 
     def broke(self, error: BaseException) -> None:
         """An error of the driver itself. Only where it happened is told: a message could hold anything."""
@@ -221,15 +249,15 @@ class LiveTrial:
             tenant.leave_open("drain_limit")
 
     def _answered(self, call: Call, answer: AnswerParser, now_ns: int) -> None:
-        self.tenants[call.tenant_index].answered(call, answer, now_ns)
+        self._by_index[call.tenant_index].answered(call, answer, now_ns)
         if now_ns >= self.scheduler.next_ns:
             self.scheduler.run()
 
     def _ended(self, call: Call, outcome: str, reason: str, now_ns: int) -> None:
-        self.tenants[call.tenant_index].ended(call, outcome, reason, now_ns)
+        self._by_index[call.tenant_index].ended(call, outcome, reason, now_ns)
 
     def _out_of_patience(self, call: Call) -> None:
-        self.tenants[call.tenant_index].out_of_patience(call)
+        self._by_index[call.tenant_index].out_of_patience(call)
 
 
 def _is_over(call: Call) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import gevent
@@ -24,6 +24,7 @@ from harness.ledger.outcomes import SERVED
 from harness.live.requests import DEFAULT_METHOD
 from harness.live.tenants import LiveTenant
 from harness.live.trial import LiveTrial, OnCall
+from harness.profile.model import Profile
 
 MOST_USERS = 500
 SECONDS_KEPT = 60
@@ -52,12 +53,23 @@ class UserTask:
                 tenant.stop()
 
 
-def tasks_of(trial: LiveTrial) -> list[UserTask]:
-    """A task for each user: tenants are dealt to users in turn."""
-    users = min(MOST_USERS, len(trial.tenants))
-    tasks = [UserTask(trial.tenants[place::users]) for place in range(users)]
+def tasks_of(trial: LiveTrial) -> dict[int, UserTask]:
+    """A task for each user that this process has, by its place: tenants are dealt to users in turn. Of a trial that
+    several processes drive, each has the users of its own tenants."""
+    users = min(MOST_USERS, len(trial.profile.tenants))
+    tenants: dict[int, list[LiveTenant]] = {}
+    for tenant in trial.tenants:
+        tenants.setdefault(tenant.caller.index % users, []).append(tenant)
+    tasks = {place: UserTask(own) for place, own in tenants.items()}
     trial.on_finished = lambda tenant: tasks[tenant.caller.index % users].tenant_finished()
     return tasks
+
+
+def places_of(parts: Iterable[str], profile: Profile) -> list[int]:
+    """The users that drive these tenants."""
+    indices = {name: index for index, name in enumerate(profile.tenants)}
+    users = min(MOST_USERS, len(indices))
+    return sorted({indices[name] % users for name in parts})
 
 
 def user_classes(tenants: list[str], task_of: Callable[[int], UserTask]) -> list[type[Any]]:

@@ -28,6 +28,10 @@ from harness.profile.units import NS_PER_S
 STUB_PER_CORE_PER_S = 1_250
 """Calls a second, on each core, up to which the bundled stub and its driver can be trusted with their own timing."""
 
+WORKER_PER_S = 5_000
+"""Calls a second that one worker of the live driver is good for with a core of its own: a call costs it 56 us at worst
+(docs/performance.md, "Generating a call"), and at that over half of the core stays free, so that it keeps on time."""
+
 NO_PEAKS: Mapping[str, Fraction] = MappingProxyType({})
 
 _MOST_SEGMENTS = 200
@@ -211,3 +215,8 @@ def stub_refusal(profile: Profile, cores: int, recorded_peaks: Mapping[str, Frac
         f"{cores} core{'s' if cores != 1 else ''}; slow the trial down (--time-scale {slower:g} times as large), cut "
         "the rates or the re-plans' rounds, give the tenant a budget, or simulate it (overload simulate)"
     )
+
+
+def workers_needed(profile: Profile, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS) -> int:
+    """Workers, each with a core of its own, that can send the worst case on time."""
+    return max(1, math.ceil(worst_case_rate_per_s(profile, recorded_peaks) / WORKER_PER_S))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from harness.ledger.call import Call
 from harness.ledger.outcomes import HELD_BACK, REPLANNED
@@ -44,11 +45,15 @@ class ReplanRule:
 
 
 class Caller:
-    """One tenant. `arrivals` yields int (due_ns) or Arrival, never decreasing."""
+    """One tenant. `arrivals` yields int (due_ns) or Arrival, never decreasing.
+
+    part (k, n): of an open-loop tenant that is shared out, the calls k, k + n, k + 2 n, ... with the ids and instants
+    that they have in the whole; only without re-plans and budget, which are kept for a tenant as a whole.
+    """
 
     __slots__ = (
         "_arrivals", "_bucket", "_budget", "_end_ns", "_next", "_replan", "_replans", "_run_buckets", "_run_calls",
-        "_seq", "index", "next_arrival_ns", "next_replan_ns", "tenant",
+        "_seq", "_step", "index", "next_arrival_ns", "next_replan_ns", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -59,10 +64,15 @@ class Caller:
         end_ns: int,
         replan: ReplanRule | None = None,
         budget: BudgetRule | None = None,
+        part: tuple[int, int] = (0, 1),
     ) -> None:
+        first, step = part
+        if step > 1 and (replan is not None or budget is not None):
+            raise ValueError(f"tenant {tenant!r} has re-plans or a budget: it cannot be shared out by call")
         self.tenant = tenant
         self.index = index
-        self._arrivals = arrivals
+        self._step = step
+        self._arrivals = islice(arrivals, first, None, step) if step > 1 else arrivals
         self._end_ns = end_ns
         self._replan = replan if replan and replan.calls and replan.rounds else None
         self._budget = budget
@@ -70,7 +80,7 @@ class Caller:
         self._run_buckets: dict[int, TokenBucket] = {}
         self._run_calls: dict[int, int] = {}
         self._replans: deque[Call] = deque()
-        self._seq = 0
+        self._seq = first
         self._next: int | Arrival | None = None
         self.next_replan_ns = NEVER
         self.next_arrival_ns = NEVER
@@ -96,7 +106,7 @@ class Caller:
         """The original call due at `next_arrival_ns`."""
         arrival = self._next
         seq = self._seq
-        self._seq = seq + 1
+        self._seq = seq + self._step
         call = Call(self.tenant, self.index, seq, self.next_arrival_ns, 0, seq, None)
         if isinstance(arrival, Arrival):
             call.cost, call.method, call.path = arrival.cost, arrival.method, arrival.path

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice, takewhile
 from random import Random
 
 from harness.profile.model import Profile, Tenant
@@ -10,6 +11,7 @@ from harness.workload import pacers
 from harness.workload.agents import Agent
 from harness.workload.budgets import BudgetRule
 from harness.workload.callers import Arrival, Caller, ReplanRule
+from harness.workload.dealing import WHOLE, Part
 from harness.workload.loops import LoopGuard
 from harness.workload.replans import PlanRule
 from harness.workload.retries import RetryRule
@@ -36,15 +38,23 @@ def arrivals(profile: Profile, name: str, tenant: Tenant, recorded: RecordedSour
     return pacers.even(segments, tenant.phase)
 
 
-def callers(profile: Profile, recorded: RecordedSource = no_recordings) -> list[CallSource]:
-    """One caller a tenant, in the order of the profile: a tenant's place is its index."""
+def callers(
+    profile: Profile, recorded: RecordedSource = no_recordings, parts: Mapping[str, Part] | None = None
+) -> list[CallSource]:
+    """One caller a tenant, in the order of the profile: a tenant's place is its index. parts: these tenants only, and
+    of each that part (dealing.py); None: all of all."""
     return [
-        run_caller(profile, name, index) if tenant.runs else service_caller(profile, name, index, recorded)
+        run_caller(profile, name, index)
+        if tenant.runs
+        else service_caller(profile, name, index, recorded, WHOLE if parts is None else parts[name])
         for index, (name, tenant) in enumerate(profile.tenants.items())
+        if parts is None or name in parts
     ]
 
 
-def service_caller(profile: Profile, name: str, index: int, recorded: RecordedSource = no_recordings) -> Caller:
+def service_caller(
+    profile: Profile, name: str, index: int, recorded: RecordedSource = no_recordings, part: Part = WHOLE
+) -> Caller:
     """Of a tenant that calls a shared service."""
     tenant = profile.tenants[name]
     if tenant.is_agent:
@@ -56,6 +66,7 @@ def service_caller(profile: Profile, name: str, index: int, recorded: RecordedSo
         profile.duration,
         ReplanRule(tenant.replans.calls, tenant.replans.after, tenant.replans.rounds) if tenant.replans else None,
         BudgetRule(tenant.budget[0].rate, tenant.budget[0].burst, tenant.budget[0].scope) if tenant.budget else None,
+        part,
     )
 
 
@@ -98,6 +109,16 @@ def planned(profile: Profile, recorded: RecordedSource = no_recordings) -> dict[
             phase = profile.phases.at(due) or ""
             counts[phase] = counts.get(phase, 0) + 1
     return plan
+
+
+def due_by(profile: Profile, parts: Mapping[str, Part], recorded: RecordedSource, by_ns: int) -> int:
+    """Original calls of these tenants, or parts of them, that are due before `by_ns`."""
+    count = 0
+    for name, (first, step) in parts.items():
+        dues = islice(_original_dues(profile, name, profile.tenants[name], recorded), first, None, step)
+        # Runs of different groups are not in order of due.
+        count += sum(due < by_ns for due in (dues if profile.tenants[name].runs else takewhile(by_ns.__gt__, dues)))
+    return count
 
 
 def _original_dues(profile: Profile, name: str, tenant: Tenant, recorded: RecordedSource) -> Iterator[int]:

@@ -1,0 +1,450 @@
+"""The master of a trial that several processes drive: it deals the tenants, agrees on the epoch, and keeps the record.
+
+    join -> prepare (clocks, shares) -> spawn (Locust's own) -> begin -> ... -> finished -> release
+
+It sends no call itself. Every row that it acknowledges is in the file; a worker that is gone is said to be, with what
+it leaves unaccounted, and the others drain: a trial that has lost a worker proves nothing, so it puts no more load on
+the target. Who was not there when it began is turned away: what is dealt stays dealt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any, Protocol
+
+import gevent
+import orjson
+from gevent.event import Event
+
+from harness.live.distributed import clocks, wire
+from harness.live.distributed.members import Lost, Member, merged
+from harness.live.distributed.shipping import Batch, NotInOrder
+from harness.live.manifest import CannotBegin, Manifest
+from harness.live.trial import COMPLETED, ERROR, INTERRUPTED, PARENT_GONE
+from harness.live.users import places_of
+from harness.workload.dealing import deal, items_of
+from harness.workload.plan import RecordedSource, due_by
+
+PREPARE_S = 60.0
+MEASURE_S = 2.0
+LAST_ROWS_S = 3.0
+"""How long to wait for workers' last rows where nobody waits for the trial any more."""
+FILE_PIECE = 256 << 10
+_LOOK_S = 0.02
+_NOT_TOLD = ("plan", "ended")
+_WORSE = (COMPLETED, INTERRUPTED, PARENT_GONE, ERROR)
+
+
+class Sink(Protocol):
+    """Where rows go: a file of the ledger."""
+
+    def add(self, line: bytes) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class Master:
+    """runner: Locust's master runner. Its `dispatcher` must be the environment's before users are spawned.
+
+    on_waiting: told who has joined whenever that changes. rows: None keeps no ledger.
+    """
+
+    def __init__(
+        self,
+        runner: Any,
+        manifest: Manifest,
+        recorded: RecordedSource,
+        folder: Path,
+        rows: Sink | None,
+        number: int = 1,
+        accepting: bool = True,
+    ) -> None:
+        self.members: dict[str, Member] = {}
+        self.finished = Event()
+        self.reason = COMPLETED
+        self.error: str | None = None
+        self.turned_away = 0
+        self.epoch_ns = 0
+        self.begun = False
+        self._runner = runner
+        self._manifest = manifest
+        self._profile = manifest.profile
+        self._recorded = recorded
+        self._folder = folder
+        self._rows = rows
+        self._number = number
+        self._accepting = accepting
+        self._expected = 0
+        self._ending = False
+        self._pings: dict[int, tuple[str, int]] = {}
+
+    def listen(self) -> None:
+        """Has Locust tell this master of what workers say."""
+        acts = {
+            wire.HELLO: self.on_hello,
+            wire.PONG: self.on_pong,
+            wire.PREPARED: self.on_prepared,
+            wire.ROWS: self.on_rows,
+            wire.PROGRESS: self.on_progress,
+            wire.DRAINED: self.on_drained,
+            wire.LEAVING: self.on_leaving,
+        }
+        wire.register(self._runner, acts)
+
+    # Before the trial.
+
+    def join(self, expected: int, within_s: float, waiting: Callable[[list[str]], None], where: str) -> None:
+        """Waits until so many workers are there. Raises CannotBegin."""
+        self._expected = expected
+        told = -1
+        for _ in self._looks(within_s):
+            names = [member.name for member in self.members.values()]
+            if len(names) >= expected or self._ending:
+                break
+            if len(names) != told:
+                told = len(names)
+                waiting(names)
+        self._accepting = False
+        if len(self.members) < expected:
+            there = f" ({', '.join(member.name for member in self.members.values())})" if self.members else ""
+            raise CannotBegin(
+                f"{len(self.members)} of {expected} workers joined within {within_s:g} s{there}; nothing was sent. "
+                f"Start the others with: overload worker --master {where}"
+            )
+
+    def prepare(self, plan: Mapping[str, Mapping[str, int]]) -> None:
+        """Measures clocks, deals, and has every worker prepare its share. Raises CannotBegin."""
+        self._measure()
+        for member in self.members.values():
+            if not member.local:
+                offset = clocks.estimate(member.exchanges)
+                if offset is None:
+                    raise CannotBegin(f"worker {member.name} does not answer; nothing was sent. Is it still running?")
+                member.offset = offset
+        shares = deal(items_of(self._profile, plan), len(self.members))
+        told = {key: value for key, value in self._manifest.document.items() if key not in _NOT_TOLD}
+        document = orjson.dumps(told)
+        for member, share in zip(self._in_order(), shares, strict=True):
+            member.share = share
+            if not member.local:
+                self._ship_recordings(member)
+            parts = {name: list(part) for name, part in share.parts.items()}
+            self._tell(member, wire.PLAN, {"manifest": document, "parts": parts})
+        for _ in self._looks(PREPARE_S):
+            refused = [member for member in self.members.values() if member.prepared]
+            if refused:
+                raise CannotBegin(f"worker {refused[0].name}: {refused[0].prepared}")
+            if self._ending or all(member.prepared == "" for member in self.members.values()):
+                return
+        late = ", ".join(member.name for member in self.members.values() if member.prepared is None)
+        raise CannotBegin(f"not ready within {PREPARE_S:g} s: {late}; nothing was sent")
+
+    def _in_order(self) -> list[Member]:
+        """So that the same names get the same shares, whoever joined first."""
+        return sorted(self.members.values(), key=lambda member: (not member.local, member.name))
+
+    def _ship_recordings(self, member: Member) -> None:
+        for name in member.share.parts:
+            recorded = self._profile.tenants[name].recorded
+            if recorded is None:
+                continue
+            places = [self._folder / recorded.file, self._folder / "schedule" / recorded.file]
+            path = next((place for place in places if place.is_file()), None)
+            if path is None:
+                raise CannotBegin(f"{places[0]}: no such schedule file; write it with overload replay")
+            with path.open("rb") as file:
+                first = True
+                while (data := file.read(FILE_PIECE)) or first:
+                    self._tell(member, wire.FILE, {"name": recorded.file, "data": data, "first": first})
+                    first = False
+                    gevent.sleep(0)
+
+    def _measure(self) -> None:
+        """Exchanges pings with workers on other machines: their clocks."""
+        remote = [member for member in self.members.values() if not member.local and member.lost is None]
+        for member in remote:
+            member.exchanges.clear()
+        for _ in range(clocks.PINGS if remote else 0):
+            for member in remote:
+                n = len(self._pings)
+                self._pings[n] = (member.client_id, monotonic_ns())
+                self._tell(member, wire.PING, {"n": n})
+            gevent.sleep(0.005)
+        for _ in self._looks(MEASURE_S):
+            if all(len(member.exchanges) >= clocks.PINGS for member in remote):
+                return
+
+    def spawn(self) -> None:
+        """Locust spawns the users, each on the worker that its tenant was dealt to."""
+        users = sum(len(self._places(member)) for member in self.members.values())
+        self._runner.start(user_count=users, spawn_rate=users)
+
+    def _places(self, member: Member) -> list[int]:
+        return places_of(member.share.parts, self._profile)
+
+    def dispatcher(self, worker_nodes: list[Any], user_classes: list[type[Any]]) -> Settled:
+        """For Locust's `Environment.dispatcher_class`."""
+        names = [made.__name__ for made in self._runner.environment.user_classes]
+        dealt = {
+            member.client_id: dict.fromkeys(names, 0) | {names[place]: 1 for place in self._places(member)}
+            for member in self.members.values()
+        }
+        return Settled(dealt)
+
+    # While it runs.
+
+    def begin(self, epoch_monotonic_ns: int) -> None:
+        if self.begun or self._ending:
+            return
+        self.begun = True
+        self.epoch_ns = epoch_monotonic_ns
+        now_ns = monotonic_ns()
+        for member in self.members.values():
+            member.heard_ns = now_ns
+            self._tell(member, wire.BEGIN, {"epoch_ns": epoch_monotonic_ns + member.offset.offset_ns})
+        gevent.spawn(self._watch)
+
+    def interrupt(self) -> None:
+        """All drain. A second time: at once."""
+        if self._ending or not self.begun:
+            self.halt(INTERRUPTED)
+            return
+        self._ending = True
+        self._end_with(INTERRUPTED)
+        self._tell_all(wire.INTERRUPT, {})
+
+    def halt(self, reason: str) -> None:
+        """Everything ends now: unfinished calls are `open`, and what workers still have is shipped."""
+        self._ending = True
+        self._end_with(reason)
+        self._tell_all(wire.HALT, {"reason": reason})
+        if self.begun and any(member.under_way for member in self.members.values()):
+            gevent.spawn_later(LAST_ROWS_S, self.finished.set)
+        else:
+            self.finished.set()
+
+    def lose(self, member: Member, why: str) -> None:
+        """This worker is gone, or can no longer be believed."""
+        if not member.under_way:
+            return
+        at_ns = max(0, monotonic_ns() - self.epoch_ns) if self.begun else 0
+        due = due_by(self._profile, member.share.parts, self._recorded, at_ns) if self.begun else 0
+        member.lost = Lost(why, at_ns, max(0, due - member.inbox.original))
+        if not self._ending:
+            self.interrupt()
+        self._see_whether_finished()
+
+    def process_ended(self, name: str, how: str) -> None:
+        """A worker that was started here has ended, whatever it was doing."""
+        for member in self.members.values():
+            if member.local and member.name == name:
+                self.lose(member, how)
+
+    def _watch(self) -> None:
+        turned_ns = monotonic_ns()
+        while not self.finished.is_set():
+            self._tell_all(wire.BEAT, {})
+            gevent.sleep(wire.BEAT_S)
+            now_ns = monotonic_ns()
+            stuck, turned_ns = now_ns - turned_ns - int(wire.BEAT_S * 1e9) > wire.STUCK_NS, now_ns
+            for member in self.members.values():
+                if stuck:
+                    member.heard_ns = now_ns
+                # A worker of this machine that ends is known at once; silent, it is only busy.
+                elif now_ns - member.heard_ns > wire.SILENT_NS * (10 if member.local else 1):
+                    self.lose(member, f"nothing was heard of it for {(now_ns - member.heard_ns) / 1e9:.0f} s")
+
+    def _see_whether_finished(self) -> None:
+        if not any(member.under_way for member in self.members.values()):
+            self.finished.set()
+
+    # What workers say.
+
+    def on_hello(self, client_id: str, data: Mapping[str, Any]) -> None:
+        name = wire.text(data["name"], 100) or client_id[:100]
+        if data["protocol"] != wire.PROTOCOL:
+            self._turn_away(client_id, f"it speaks protocol {data['protocol']}, not {wire.PROTOCOL}; install the same "
+                            "version of overload")  # fmt: skip
+        elif not self._accepting:
+            self._turn_away(client_id, "the trial has all of its workers, or has begun; a worker joins before that")
+        elif self._expected and len(self.members) >= self._expected:
+            self._turn_away(client_id, f"all {self._expected} workers are there already")
+        else:
+            taken = {member.name for member in self.members.values()}
+            unique = next(
+                each for n in range(len(taken) + 1) if (each := name + (f"-{n + 1}" if n else "")) not in taken
+            )
+            host, pid = wire.text(data["host"], 100), wire.number(data["pid"])
+            self.members[client_id] = Member(unique, client_id, host, pid, bool(data["local"]), monotonic_ns())
+
+    def _turn_away(self, client_id: str, why: str) -> None:
+        self.turned_away += 1
+        self._runner.send_message(wire.AWAY, {"why": why}, client_id)
+
+    def _heard(self, client_id: str, data: Mapping[str, Any]) -> Member | None:
+        """The worker, if it takes part in this trial and speaks of it."""
+        member = self.members.get(client_id)
+        if member is None or data.get("trial") != self._number:
+            return None
+        member.heard_ns = monotonic_ns()
+        return member
+
+    def on_pong(self, client_id: str, data: Mapping[str, Any]) -> None:
+        now_ns = monotonic_ns()
+        asked = self._pings.pop(wire.number(data["n"]), None) if data["n"] in self._pings else None
+        member = self.members.get(client_id)
+        if asked is not None and member is not None and asked[0] == client_id:
+            member.exchanges.append(clocks.Exchange(asked[1], wire.number(data["ns"]), now_ns))
+
+    def on_prepared(self, client_id: str, data: Mapping[str, Any]) -> None:
+        member = self._heard(client_id, data)
+        if member is not None:
+            member.prepared = wire.text(data["error"]) if "error" in data else ""
+
+    def on_rows(self, client_id: str, data: Mapping[str, Any]) -> None:
+        member = self._heard(client_id, data)
+        if member is None or member.lost is not None:
+            return
+        try:
+            if not isinstance(data["data"], bytes):
+                raise NotInOrder("rows that are not bytes")
+            batch = Batch(wire.number(data["seq"]), wire.number(data["count"]), data["data"])
+            if member.inbox.expects(batch):
+                self._write(batch.data)
+                member.inbox.written(batch)
+        except NotInOrder as error:
+            self.lose(member, f"it sent {error}")
+            return
+        except OSError as error:
+            self.error = f"the ledger cannot be written: {error.strerror}"
+            self.halt(ERROR)
+            return
+        self._tell(member, wire.ACK, {"seq": member.inbox.acknowledge})
+
+    def _write(self, data: bytes) -> None:
+        if self._rows is not None:
+            self._rows.add(data)
+            self._rows.flush()
+
+    def on_progress(self, client_id: str, data: Mapping[str, Any]) -> None:
+        member = self._heard(client_id, data)
+        if member is not None:
+            said = orjson.loads(data["progress"])
+            member.progress = said if isinstance(said, dict) else {}
+
+    def on_drained(self, client_id: str, data: Mapping[str, Any]) -> None:
+        member = self._heard(client_id, data)
+        if member is None or not member.under_way:
+            return
+        calls = wire.number(data["calls"])
+        if calls != member.inbox.rows:
+            self.lose(member, f"it ended with {calls} calls, of which {member.inbox.rows} came")
+            return
+        member.drained = {"calls": calls, "cpu_ns": wire.number(data["cpu_ns"])}
+        reason = data["reason"] if data["reason"] in _WORSE else ERROR
+        self._end_with(reason)
+        if data.get("error"):
+            self.error = self.error or f"worker {member.name}: {wire.text(data['error'])}"
+        self._see_whether_finished()
+
+    def on_leaving(self, client_id: str, data: Mapping[str, Any]) -> None:
+        member = self._heard(client_id, data)
+        if member is not None and not self._ending:
+            self.interrupt()
+
+    # In the end.
+
+    def release(self) -> None:
+        """Workers may go: what they had is written. Those that were lost, if they hear of it, go as well."""
+        for member in self.members.values():
+            why = {"why": f"the master holds it for lost: {member.lost.why}"} if member.lost is not None else {}
+            with suppress(Exception):
+                self._tell(member, wire.OVER, why)
+
+    def measure_again(self) -> None:
+        """Once more the clocks of other machines: how far they have drifted apart."""
+        self._measure()
+        for member in self.members.values():
+            if not member.local and member.lost is None:
+                member.offset = clocks.over_a_trial(member.offset, clocks.estimate(member.exchanges))
+
+    def progress(self) -> dict[str, Any]:
+        now_ns = max(0, monotonic_ns() - self.epoch_ns) if self.begun else 0
+        return merged([member.progress for member in self.members.values()], now_ns)
+
+    def done(self) -> dict[str, Any]:
+        """The last word: as that of a trial in one process, with what there is to say of the workers."""
+        members = self._in_order()
+        lost = [member.loss() for member in members if member.lost is not None]
+        for member in members if self.begun else ():
+            if member.under_way:  # it had no time to end
+                lost.append({"name": member.name, "why": "it had not ended", "calls": member.inbox.rows})
+        reason = self.reason
+        if lost and reason in (COMPLETED, INTERRUPTED):
+            reason = f"lost worker {lost[0]['name']}"
+        event: dict[str, Any] = {
+            "event": "done",
+            "reason": reason,
+            "at_ns": max(0, monotonic_ns() - self.epoch_ns) if self.begun else 0,
+            "calls": sum(member.inbox.rows for member in members),
+            "cpu_ns": sum((member.drained or {}).get("cpu_ns", 0) for member in members),
+            "workers": {
+                "expected": len(members),
+                "turned_away": self.turned_away,
+                "lost": lost,
+                "all": [member.told() for member in members],
+            },
+        }
+        return event | {"error": self.error} if self.error else event
+
+    def _end_with(self, reason: str) -> None:
+        if _WORSE.index(reason) > _WORSE.index(self.reason):
+            self.reason = reason
+
+    def _tell(self, member: Member, kind: str, data: dict[str, Any]) -> None:
+        self._runner.send_message(kind, {"trial": self._number, **data}, member.client_id)
+
+    def _tell_all(self, kind: str, data: dict[str, Any]) -> None:
+        for member in self.members.values():
+            if member.lost is None:
+                self._tell(member, kind, data)
+
+    def _looks(self, within_s: float) -> Any:
+        """Looks again and again, until the time is over."""
+        end_ns = monotonic_ns() + int(within_s * 1e9)
+        while monotonic_ns() < end_ns:
+            yield
+            gevent.sleep(_LOOK_S)
+        yield
+
+
+class Settled:
+    """Stands in for Locust's dispatcher of users: who has which is settled, and is dealt out once.
+
+    Always `in progress`, so that Locust never deals anew when a worker comes or goes.
+    """
+
+    dispatch_in_progress = True
+
+    def __init__(self, dealt: dict[str, dict[str, int]]) -> None:
+        self._dealt = dealt
+        self._left = 0
+
+    def new_dispatch(self, target_user_count: int, spawn_rate: float, user_classes: object = None) -> None:
+        self._left = 1
+
+    def add_worker(self, worker_node: object) -> None: ...
+
+    def remove_worker(self, worker_node: object) -> None: ...
+
+    def __iter__(self) -> Settled:
+        return self
+
+    def __next__(self) -> dict[str, dict[str, int]]:
+        if not self._left:
+            raise StopIteration
+        self._left -= 1
+        return self._dealt
