@@ -107,7 +107,7 @@ def command(
     with opened(reading.logs) as sources:
         # Not spread: the order of the lines of one second is all there is to tell what followed a failure.
         records, begin_ns, _ = windowed(
-            sources, reading.reading(None), reading.begin, reading.end, account, reading.max_broken
+            sources, reading.reading(None, paths=False), reading.begin, reading.end, account, reading.max_broken
         )
         clock = TrialClock(begin_ns, reading.squeeze_ns, Fraction(1))
         found = study(records, clock.at, within, refusals)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +20,7 @@ from rich.console import Console
 from harness.profile.units import parse_duration, parse_rate
 from harness.recorded import formats
 from harness.recorded.errors import RecordedError, printable
-from harness.recorded.fields import parse_map
+from harness.recorded.fields import parse_map, tenant_name
 from harness.recorded.lines import Source
 from harness.recorded.prepare import Bound
 from harness.recorded.reader import Reading
@@ -65,6 +65,14 @@ def _speed(text: str) -> Fraction:
     return speed
 
 
+def _renamed(text: str) -> tuple[str, str]:
+    """`VALUE=NAME`; the value may hold `=`."""
+    value, equals, name = text.rpartition("=")
+    if not equals or not value or tenant_name(name) != name:
+        raise ValueError("expected VALUE=NAME, a name that prints on one line")
+    return value, name
+
+
 DURATION = Parsed("duration", parse_duration)
 RATE = Parsed("rate", parse_rate)
 SPEED = Parsed("factor", _speed)
@@ -86,8 +94,13 @@ class ReadingOptions:
     top: int | None
     max_broken: float
 
-    def reading(self, spread_seed: int | None) -> Reading:
-        return Reading(self.format, self.roles, self.tenant, self.zone, spread_seed if self.spread else None)
+    names: dict[str, str] = field(default_factory=dict)
+    bodies: bool = False
+
+    def reading(self, spread_seed: int | None, paths: bool = True) -> Reading:
+        """spread_seed: None: times stay as they stand. paths: whether method and path are wanted."""
+        seed = spread_seed if self.spread else None
+        return Reading(self.format, self.roles, self.tenant, self.zone, seed, self.names, self.bodies, paths)
 
 
 def reading_options(command: Command) -> Command:
@@ -96,8 +109,9 @@ def reading_options(command: Command) -> Command:
     def wrapped(**given: Any) -> Any:
         zone = given.pop("zone")
         begin, end = (_bound(given.pop(name), option, zone) for name, option in (("begin", "--from"), ("end", "--to")))
-        names = ("logs", "format", "tenant", "spread", "squeeze_ns", "top", "max_broken")
+        names = ("logs", "format", "tenant", "spread", "squeeze_ns", "top", "max_broken", "bodies")
         own = {name: given.pop(name) for name in names}
+        own["names"] = dict(given.pop("names"))
         reading = ReadingOptions(**own, roles=given.pop("roles"), zone=zone, begin=begin, end=end)
         return command(reading=reading, **given)
 
@@ -116,10 +130,15 @@ _OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--format", default="auto", show_default=True, metavar="NAME",
                  help=f"{', '.join(formats.NAMES)}, or 'nginx:<your log_format string>'."),
     click.option("--map", "roles", type=Parsed("map", parse_map), default="", metavar="ROLE=FIELD,...",
-                 help="Which field is what: time, tenant, status, cost, path, method, queue_time. "
-                      "E.g. time=ts,tenant=auth.sub,queue_time=wait:ms"),
+                 help="Which field is what: time, tenant, status, cost, path, method, queue_time, duration. "
+                      "E.g. time=ts,tenant=auth.sub,duration=took:ms"),
     click.option("--tenant", metavar="FIELD",
-                 help="Who is charged: remote_addr, user, file, header:x-tenant, field:NAME or path:N."),
+                 help="Who is charged: remote_addr, user, file, host, header:x-tenant, cookie:NAME, query:NAME, "
+                      "field:NAME or path:N. Credentials become a digest."),
+    click.option("--tenant-name", "names", multiple=True, type=Parsed("VALUE=NAME", _renamed),
+                 help="Call the tenant that was read as VALUE by this name. Several may share one. Repeatable."),
+    click.option("--bodies/--no-bodies", default=False, show_default=True,
+                 help="Keep request bodies that a HAR has, where they are text and not large."),
     click.option("--zone", type=Parsed("zone", zone_of), default="UTC", show_default=True,
                  help="Zone of times that name none: UTC, +02:00, Europe/Berlin."),
     click.option("--from", "begin", metavar="TIME",

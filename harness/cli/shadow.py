@@ -105,7 +105,7 @@ def command(
     account = Account()
     with opened(reading.logs) as sources:
         traffic = gather(
-            sources, reading.reading(seed), account, serving, reading.begin, reading.end, reading.squeeze_ns,
+            sources, reading.reading(seed, paths=False), account, serving, reading.begin, reading.end, reading.squeeze_ns,
             reading.top or _DEFAULT_TOP, noisy, reading.max_broken, refusals,
         )  # fmt: skip
     if forecast:

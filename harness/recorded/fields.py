@@ -44,6 +44,7 @@ _USUAL = {
 }
 _UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _MOST_PARAMETERS = 200
+_STATUSES = {str(status): status for status in range(100, 600)}
 _METHOD = re.compile(r"[A-Z]{1,20}", re.ASCII)
 _SECRET_HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"))
 _SECRET = re.compile(r"(?:^|[-_.])(?:key|apikey|token|secret|password|passwd|pwd|signature|sig|auth|session|sid|jwt)$")
@@ -82,10 +83,12 @@ def role_getter(role: str, roles: Mapping[str, str], sample: Mapping[str, Any]) 
 def getter(name: str) -> Get:
     """The field of that name, else what is found along its dots; the first of a list; None if there is nothing."""
     keys = name.split(".")
+    if len(keys) == 1:
+        return lambda fields: value[0] if type(value := fields.get(name)) is list and value else value
 
     def get(fields: Mapping[str, Any]) -> Any:
         value = fields.get(name)
-        if value is None and len(keys) > 1:
+        if value is None:
             value = fields
             for key in keys:
                 value = value.get(key) if isinstance(value, dict) else None
@@ -207,8 +210,7 @@ def tenant_name(value: Any) -> str:
 
 def status_of(value: Any) -> int:
     """100 to 599, else 0: unknown."""
-    text = str(value)
-    return int(text) if len(text) == 3 and text.isascii() and text.isdigit() and "100" <= text < "600" else 0
+    return _STATUSES.get(value if type(value) is str else str(value), 0)
 
 
 def cost_of(value: Any) -> float:
