@@ -177,7 +177,8 @@ def decimal_ms(ns: int) -> str:
 class Requests:
     """The requests of one tenant: `of(call)` gives the bytes."""
 
-    __slots__ = ("_base", "_claims", "_id", "_paths", "_plain", "_prefix", "_rest", "_rest_body", "_rest_run", "_tool_path",
+    __slots__ = (
+        "_base", "_claims", "_id", "_paths", "_plain", "_prefix", "_rest", "_rest_body", "_rest_run", "_tool_path",
         "_tools",
     )  # fmt: skip
 
@@ -247,9 +248,13 @@ class Requests:
 
     @staticmethod
     def _body(call: Call) -> bytes:
+        if call.body is not None:
+            return call.body
         return BODY if (call.method or DEFAULT_METHOD) in WITH_BODY else b""
 
     def _recorded(self, call: Call) -> bytes:
+        if call.body is not None:
+            return self._with_own_body(call, call.body)
         key = (call.method or DEFAULT_METHOD, call.path or "/")
         head = self._paths.get(key)
         if head is None:
@@ -258,6 +263,13 @@ class Requests:
                 self._paths.clear()
             self._paths[key] = head
         return head
+
+    def _with_own_body(self, call: Call, body: bytes) -> bytes:
+        method, path = call.method or DEFAULT_METHOD, encode_path(self._prefix + encode_path(call.path or "/"))
+        if method not in WITH_BODY:
+            raise Unsendable("unsendable_body")
+        form = b"%b %b HTTP/1.1\r\n%b%d\r\nOverload-Call: %b"
+        return form % (method.encode("ascii"), path.encode("ascii"), self._rest_run, len(body), self._id)
 
     def _to_tool(self, method: str, tool: str) -> bytes:
         """A tool is a part of the path below that of other calls."""

@@ -55,21 +55,27 @@ class Account:
     def planned(self) -> int:
         return self.kept + self.amplified + self.runaway
 
-    def add_broken(self, name: str, line_no: int, reason: str, line: bytes | None) -> None:
+    def add_broken(self, name: str, line_no: int, reason: str, line: bytes | None, entry: bool = False) -> None:
+        """entry: it is the entry of that number, and its text is not shown."""
         self.broken[reason] = self.broken.get(reason, 0) + 1
         if len(self.samples) < MAX_SAMPLES:
-            text = printable(line[:400].decode("utf-8", "backslashreplace")) if line and self.show_text else ""
-            self.samples.append(Broken(f"{printable(name)}:{line_no}", reason, text))
+            text = (
+                printable(line[:400].decode("utf-8", "backslashreplace"))
+                if line and self.show_text and not entry
+                else ""
+            )
+            where = f"{printable(name)}: entry {line_no}" if entry else f"{printable(name)}:{line_no}"
+            self.samples.append(Broken(where, reason, text))
 
     def check_broken(self, most: float) -> None:
         """Raises RecordedError if more than the share `most` of the lines with content is broken."""
         content = self.broken_lines + self.read
         if not content or self.broken_lines <= most * content:
             return
-        first = self.samples[0]
+        first, what = self.samples[0], "entries" if set(self.formats.values()) == {"har"} else "lines"
         raise RecordedError(
             first.where,
-            f"{self.broken_lines:,} of {content:,} lines are broken, more than --max-broken {most:g}; "
+            f"{self.broken_lines:,} of {content:,} {what} are broken, more than --max-broken {most:g}; "
             f"the first: {first.reason}" + (f": {first.text}" if first.text else ""),
             "say which --format it is, or allow more with --max-broken",
         )

@@ -38,12 +38,14 @@ _QUOTED = r'((?:[^"\\]|\\.)*)'
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format that is ready to parse. columns: the fields that every line has; empty where lines may differ.
-    too_long: what is said of a line that was not even read."""
+    too_long: what is said of a line that was not even read. entries: not lines but parts of a document, which may hold
+    credentials and are never shown."""
 
     name: str
     parse: Parse
     columns: tuple[str, ...] = ()
     too_long: str = "longer than 1 MiB"
+    entries: bool = False
 
 
 def decode(line: bytes) -> str:

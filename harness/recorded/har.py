@@ -25,8 +25,8 @@ from harness.recorded.lines import Unpacked
 
 PEEK_BYTES = 4_096
 MAX_ENTRY_BYTES = 64 << 20
-MAX_BODY_CHARACTERS = 16_384
-"""Of a body that is kept: a row of a schedule holds at most 64 KiB, and a character may need six."""
+MAX_BODY_CHARACTERS = 10_000
+"""Of a body that is kept (JSON only): a row of a schedule holds at most 64 KiB, and a character may need six."""
 
 _PIECE_BYTES = 1 << 18
 _BEGIN = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:\s*\{')
@@ -43,7 +43,8 @@ def looks_like(begin: bytes) -> bool:
 
 def entry_format(bodies: bool) -> Format:
     """What parses one entry, as `entries` cuts them out."""
-    return Format("har", lambda entry: _fields(entry, bodies), too_long=f"longer than {MAX_ENTRY_BYTES >> 20} MiB")
+    too_long = f"longer than {MAX_ENTRY_BYTES >> 20} MiB"
+    return Format("har", lambda entry: _fields(entry, bodies), too_long=too_long, entries=True)
 
 
 def entries(unpacked: Unpacked) -> Iterator[bytes | None]:
@@ -198,14 +199,10 @@ def _keep_body(fields: Fields, posted: Mapping[str, Any]) -> None:
     if not body:
         return
     kind = str(posted.get("mimeType") or "").lower()
-    if isinstance(body, str) and len(body) <= MAX_BODY_CHARACTERS and posted.get("encoding") != "base64":
-        fields[":body"] = _without_secrets_in_form(body) if "urlencoded" in kind else body
+    if isinstance(body, str) and len(body) <= MAX_BODY_CHARACTERS and "json" in kind:
+        fields[":body"] = body
     else:
         fields[":body_left"] = True
-
-
-def _without_secrets_in_form(body: str) -> str:
-    return without_secrets("?" + body)[1:]
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -241,8 +241,8 @@ def _write_files(
         peak.add(record.t_ns)
         if record.tenant == runaway:
             runaway_peak.add(record.t_ns)
-        path = record.path if hidden is None else hidden.path(record.path)
-        writer.add(places[record.tenant], Arrival(record.t_ns, record.cost, record.method, path))
+        path, body = (record.path, record.body) if hidden is None else (hidden.path(record.path), None)
+        writer.add(places[record.tenant], Arrival(record.t_ns, record.cost, record.method, path, body))
     writer.close()
     return peak.most, runaway_peak.most
 

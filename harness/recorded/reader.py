@@ -159,7 +159,7 @@ def _records(
     for line_no, line in numbered:
         account.lines += 1
         if line is None:
-            account.add_broken(name, line_no, columns.kind.too_long, None)
+            account.add_broken(name, line_no, columns.kind.too_long, None, columns.kind.entries)
             continue
         if not line or line.isspace():
             account.blank += 1
@@ -169,7 +169,7 @@ def _records(
             continue
         found = parse(line)
         if found is None:
-            account.add_broken(name, line_no, f"not a line of {columns.kind.name}", line)
+            account.add_broken(name, line_no, f"not a line of {columns.kind.name}", line, columns.kind.entries)
             continue
         if ":aside" in found:
             account.aside += 1
@@ -178,7 +178,7 @@ def _records(
         try:
             t_ns, grain_ns = clock.read(columns.time(found))
         except ValueError:
-            account.add_broken(name, line_no, "no time that can be read", line)
+            account.add_broken(name, line_no, "no time that can be read", line, columns.kind.entries)
             continue
         if rng is not None and grain_ns == NS_PER_S:
             t_ns += int(rng.random() * NS_PER_S)

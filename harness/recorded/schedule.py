@@ -1,14 +1,15 @@
 """The normalised schedule: what a recorded tenant will send, one JSON Lines file a tenant, sorted by `due_ns`.
 
-    {"due_ns": 1500000000, "cost": 27.0, "method": "GET", "path": "/a"}
+    {"due_ns": 1500000000, "cost": 27.0, "method": "POST", "path": "/a", "body": "{}"}
 
-cost, method and path are left out where the recording does not have them. Written and read as a stream: neither holds
-more than a few hundred rows of a tenant, whatever the length of the recording.
+cost, method, path and body are left out where the recording does not have them. Written and read as a stream: neither
+holds more than a few hundred rows of a tenant, whatever the length of the recording.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -28,7 +29,9 @@ class ScheduleError(RecordedError):
     """A schedule file that cannot be used."""
 
 
-def row(due_ns: int, cost: float = -1.0, method: str | None = None, path: str | None = None) -> bytes:
+def row(
+    due_ns: int, cost: float = -1.0, method: str | None = None, path: str | None = None, body: str | None = None
+) -> bytes:
     """One line of a schedule file."""
     fields: dict[str, object] = {"due_ns": due_ns}
     if cost >= 0:
@@ -37,6 +40,8 @@ def row(due_ns: int, cost: float = -1.0, method: str | None = None, path: str | 
         fields["method"] = method
     if path is not None:
         fields["path"] = path
+    if body is not None:
+        fields["body"] = body
     return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -62,7 +67,7 @@ class Writer:
 
     def add(self, place: int, arrival: Arrival) -> None:
         rows = self._rows[place]
-        rows.append(row(arrival.due_ns, arrival.cost, arrival.method, arrival.path))
+        rows.append(row(arrival.due_ns, arrival.cost, arrival.method, arrival.path, arrival.body))
         if len(rows) >= _ROWS:
             self._flush(place)
 
@@ -80,7 +85,7 @@ def write(path: Path, arrivals: Iterable[Arrival]) -> int:
     """One tenant's schedule; returns the number of calls."""
     stream, count = iter(arrivals), 0
     with path.open("wb") as file:
-        while rows := [row(a.due_ns, a.cost, a.method, a.path) for a in islice(stream, _ROWS)]:
+        while rows := [row(a.due_ns, a.cost, a.method, a.path, a.body) for a in islice(stream, _ROWS)]:
             file.writelines(rows)
             count += len(rows)
     return count
@@ -118,7 +123,7 @@ def _rows_of(path: Path, scale: Fraction) -> Iterator[Arrival]:
                 if arrival.due_ns < last:
                     raise ScheduleError(f"{path}:{line_no}", "due_ns is before that of the row above", "sort the rows")
                 last = arrival.due_ns
-                yield Arrival(last * num // den, arrival.cost, arrival.method, arrival.path)
+                yield replace(arrival, due_ns=last * num // den)
     except OSError as error:
         raise ScheduleError(str(path), f"cannot be read ({error.strerror or error})") from None
 
@@ -134,6 +139,7 @@ def _arrival(line: bytes, where: str) -> Arrival:
     cost, method, path = fields.get("cost", -1.0), fields.get("method"), fields.get("path")
     if type(cost) not in (int, float):
         raise ScheduleError(where, "cost is not a number")
-    if not isinstance(method, str | None) or not isinstance(path, str | None):
-        raise ScheduleError(where, "method and path are text")
-    return Arrival(due, float(cost), method, path)
+    body = fields.get("body")
+    if not all(isinstance(text, str | None) for text in (method, path, body)):
+        raise ScheduleError(where, "method, path and body are text")
+    return Arrival(due, float(cost), method, path, body)

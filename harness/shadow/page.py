@@ -68,7 +68,8 @@ def _data(traffic: Traffic, found: Sequence[Tried]) -> dict[str, Any]:
 
 
 def _table(traffic: Traffic, found: Sequence[Tried]) -> str:
-    own = ("refused", "abandoned", "delayed", "mean wait, ms", "p95 wait, ms")
+    patient = any(one.total.abandoned for one in found)
+    own = ("refused", *(("abandoned",) if patient else ()), "delayed", "mean wait, ms", "p95 wait, ms")
     groups = "".join(
         f'<th colspan="{len(own)}" class="n">{esc(f"{one.policy.text} x{one.workers}", 80)}</th>' for one in found
     )
@@ -82,18 +83,18 @@ def _table(traffic: Traffic, found: Sequence[Tried]) -> str:
     for place, tenant in enumerate(traffic.tenants[:MOST_ROWS]):
         calls = found[0].figures[place].calls
         logged = _share(refused[place], calls) if traffic.with_status else "not logged"
-        rows.append(_row(name(tenant), calls, logged, [one.figures[place] for one in found]))
+        rows.append(_row(name(tenant), calls, logged, [one.figures[place] for one in found], patient))
     logged = _share(sum(refused), len(traffic)) if traffic.with_status else "not logged"
-    rows.append(_row("<b>all</b>", len(traffic), logged, [one.total for one in found]))
+    rows.append(_row("<b>all</b>", len(traffic), logged, [one.total for one in found], patient))
     more = len(traffic.tenants) - MOST_ROWS
     note = f"<p class=note>and {more:,} tenants more</p>" if more > 0 else ""
     return table(head, rows, "Tenants by policies") + note
 
 
-def _row(tenant: str, calls: int, logged: str, figures: Sequence[Figures]) -> str:
+def _row(tenant: str, calls: int, logged: str, figures: Sequence[Figures], patient: bool) -> str:
     values = [count(calls), logged]
     for one in figures:
-        values += [_share(n, one.calls) for n in (one.refused, one.abandoned, one.delayed)]
+        values += [_share(n, one.calls) for n in (one.refused, *((one.abandoned,) if patient else ()), one.delayed)]
         values += [millis(None if ns is None else ns / 1e6) for ns in (one.mean_wait_ns, one.p95_wait_ns)]
     cells = "".join(f'<td class="n">{esc(value)}</td>' for value in values)
     return f"<tr><td>{tenant}</td>{cells}</tr>"

@@ -27,12 +27,13 @@ NEVER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An original call as the plan has it. cost: in the units of the recording, -1 unknown."""
+    """An original call as the plan has it. cost: in the units of the recording, -1 unknown. body: JSON text."""
 
     due_ns: int
     cost: float = -1.0
     method: str | None = None
     path: str | None = None
+    body: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ class Caller:
         call = Call(self.tenant, self.index, seq, self.next_arrival_ns, 0, seq, None)
         if isinstance(arrival, Arrival):
             call.cost, call.method, call.path = arrival.cost, arrival.method, arrival.path
+            if arrival.body is not None:
+                call.body = arrival.body.encode("utf-8", "replace")
         self._advance()
         if self._budget is not None:
             self._ask_budget(call)
@@ -138,7 +141,7 @@ class Caller:
         parent = call.id
         for _ in range(rule.calls):
             again = Call(self.tenant, self.index, self._seq, due, call.round + 1, call.run, parent)
-            again.cost, again.method, again.path = call.cost, call.method, call.path
+            again.cost, again.method, again.path, again.body = call.cost, call.method, call.path, call.body
             self._seq += 1
             self._replans.append(again)
         if self._run_calls:

@@ -44,7 +44,7 @@ def test_reading_is_lazy(tmp_path):
         ('{"due_ns": -1}', "due_ns is not a whole number of nanoseconds"),
         ('{"due_ns": true}', "due_ns is not a whole number of nanoseconds"),
         ('{"due_ns": 5, "cost": "x"}', "cost is not a number"),
-        ('{"due_ns": 5, "path": 1}', "method and path are text"),
+        ('{"due_ns": 5, "path": 1}', "method, path and body are text"),
         ('{"due_ns": 3}', "due_ns is before that of the row above; sort the rows"),
     ],
 )
