@@ -1,9 +1,9 @@
 """trial.on_time: the generator kept its schedule, so that the target is not blamed for the harness.
 
 INVALID if lateness (sent - due), its p99 or its mean, over the trial or in a phase, or the bundled stub's own loop lag,
-is over a share of the service time; or if more than a share of the calls could not be sent at all. The calls of the
-ordinary tenants are looked at by themselves too: among a runaway's many, theirs would not be seen, and it is they who
-are judged. PASS says that it was on time.
+or how far the clock of a worker on another machine may be off, is over a share of the service time; or if more than a
+share of the calls could not be sent at all. The calls of the ordinary tenants are looked at by themselves too: among a
+runaway's many, theirs would not be seen, and it is they who are judged. PASS says that it was on time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.outcomes import DROPPED
 from harness.ledger.reader import Trial
+from harness.ledger.workers import clock_errors
 from harness.measure.quantiles import quantile
 from harness.profile.base import DurationNs, Part
 from harness.profile.model import Profile
 
 NAME = "trial.on_time"
+CLOCK_ERROR = "clock error"
 
 
 class Params(Part):
@@ -52,10 +54,17 @@ def judge(trial: Trial, params: Params) -> Verdict:
     findings = list(_dropped(trial, profile, params))
     if bound_ns is not None:
         findings += [*_lateness(trial, profile, params, bound_ns), *_loop_lag(trial, bound_ns)]
+        findings += [
+            _finding(f"worker {one.worker}", CLOCK_ERROR, one.error_ns, bound_ns, one.calls)
+            for one in clock_errors(trial)
+        ]
     broken = [finding for finding in findings if finding.word is Word.INVALID]
     if broken:
         sentence = f"The harness was late: {'; '.join(map(_show, broken))}."
         remedy = "an idle machine, a slower trial (a larger --time-scale), or less load"
+        if all(finding.quantity == CLOCK_ERROR for finding in broken):
+            sentence = f"The workers' clocks are not known well enough: {'; '.join(map(_show, broken))}."
+            remedy = "workers nearer to their master, or on its machine (docs/distributed.md)"
         return _verdict(Word.INVALID, broken[0], n, sentence, remedy, findings)
     if bound_ns is None:
         late = quantile(calls.sent_ns[sent] - calls.start_ns[sent], 0.99)

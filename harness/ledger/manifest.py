@@ -53,12 +53,17 @@ def end(
     calls: int,
     stub_loop_lag: dict[str, Any] | None,
     leftovers: dict[str, Any] | None = None,
+    workers: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """reason: `completed`, or why the trial is not to be trusted. leftovers: what the capacity layer still holds."""
+    """reason: `completed`, or why the trial is not to be trusted. leftovers: what the capacity layer still holds.
+    workers: of a trial that several processes drove, as its master tells it: how many, which were lost, and each."""
     ended = {"reason": reason, "at_ns": at_ns, "calls": calls, "stub_loop_lag": stub_loop_lag}
     if leftovers is not None:
         ended["leftovers"] = leftovers
-    return {**manifest, "ended": ended}
+    if workers is None:
+        return {**manifest, "ended": ended}
+    ended["workers"] = {key: value for key, value in workers.items() if key != "all"}
+    return {**manifest, "workers": workers["all"], "ended": ended}
 
 
 def profile_hash(document: dict[str, Any], time_scale: float) -> str:

@@ -13,8 +13,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -24,22 +25,50 @@ from harness.errors import BadInput, TrialBroken
 STDERR_LIMIT = 16 * 1024
 READY_TIMEOUT_S = 60.0
 EXIT_TIMEOUT_S = 10.0
+DEFAULT_PORT = 5557
+"""Where a master listens for workers of other machines, unless told otherwise: Locust's own."""
 
 
 class DriverDied(TrialBroken):
     """The live driver ended without saying `done`. The message holds the end of what it wrote on standard error."""
 
 
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Who drives a trial. here: worker processes of this machine; elsewhere: those that join by themselves (overload
+    worker). Neither: one process does it all. listen: where the master does, HOST:PORT. join_within_s: how long to wait
+    for them all before it is given up, with nothing sent."""
+
+    here: int = 0
+    elsewhere: int = 0
+    listen: str = ""
+    join_within_s: float = 60.0
+
+    @property
+    def arguments(self) -> list[str]:
+        """For `python -m harness.live`."""
+        if not (self.here or self.elsewhere):
+            return []
+        said = ["--workers", str(self.here), "--remote-workers", str(self.elsewhere)]
+        said += ["--join-within-s", f"{self.join_within_s:g}"]
+        return [*said, "--listen", self.listen] if self.listen else said
+
+
+ALONE = Workers()
+
+
 class LiveProcess:
     """One trial's driver. In order: `ready`, `begin`, iterate `events` (the last is `done`), `wait`.
 
-    Its own session: a Ctrl-C at the terminal reaches the parent only, which decides (`interrupt`).
+    Its own session: a Ctrl-C at the terminal reaches the parent only, which decides (`interrupt`). workers: it is then
+    the master of these, which keeps the record and says how the whole of them gets on.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None, workers: Workers = ALONE) -> None:
         self.folder = folder
+        self.workers = workers
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.live", "--trial", str(folder)],
+            [sys.executable, "-m", "harness.live", "--trial", str(folder), *workers.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -64,11 +93,18 @@ class LiveProcess:
         """The last that it wrote on standard error, bounded."""
         return self._errors.decode("utf-8", "replace")
 
-    def ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Returns once the driver has spawned its tenants. Raises DriverDied, or BadInput if nothing could be begun."""
-        event = self._next(timeout_s)
+    def ready(
+        self, timeout_s: float = READY_TIMEOUT_S, on_waiting: Callable[[dict[str, Any]], None] = lambda event: None
+    ) -> dict[str, Any]:
+        """Returns once the driver has spawned its tenants, what it said then. Raises DriverDied, or BadInput if nothing
+        could be begun. on_waiting: told whenever a worker has joined, while others have not."""
+        if self.workers.arguments:
+            timeout_s += self.workers.join_within_s + READY_TIMEOUT_S
+        while (event := self._next(timeout_s)).get("event") == "waiting":
+            on_waiting(event)
         if event.get("event") != "ready":
             raise DriverDied(f"the live driver said {event!r} instead of being ready")
+        return event
 
     def begin(self, epoch_monotonic_ns: int) -> None:
         """Tells when the trial begins: ns of CLOCK_MONOTONIC. Raises DriverDied."""

@@ -1,7 +1,7 @@
 """The clock of a worker on another machine, from exchanges of a ping and its answer (harness/measure/clock_offset.py).
 
-Clocks also run at different speeds (tens of millionths, so some ms in a minute or two): measured before a trial and once
-more after it, and the change counts as error. Pure. Never compare times of two machines more finely than the error.
+Clocks also run at different speeds (tens of millionths, so some ms in a minute or two): measured before a trial and
+once more after it, and the change counts as error. Never compare times of two machines more finely than that. Pure.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from gevent.event import Event
 
 from harness.live.distributed import clocks, wire
 from harness.live.distributed.members import Lost, Member, merged
-from harness.live.distributed.shipping import Batch, NotInOrder
+from harness.live.distributed.shipping import Batch, NotInOrder, originals
 from harness.live.manifest import CannotBegin, Manifest
 from harness.live.trial import COMPLETED, ERROR, INTERRUPTED, PARENT_GONE
 from harness.live.users import places_of
@@ -313,8 +313,9 @@ class Master:
                 raise NotInOrder("rows that are not bytes")
             batch = Batch(wire.number(data["seq"]), wire.number(data["count"]), data["data"])
             if member.inbox.expects(batch):
+                original = originals(batch.data)
                 self._write(batch.data)
-                member.inbox.written(batch)
+                member.inbox.written(batch, original)
         except NotInOrder as error:
             self.lose(member, f"it sent {error}")
             return

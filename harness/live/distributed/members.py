@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.live.distributed.clocks import SAME_CLOCK, Exchange, Offset
+from harness.live.distributed.clocks import SAME_CLOCK, Exchange
 from harness.live.distributed.shipping import Inbox
+from harness.measure.clock_offset import Offset
 from harness.workload.dealing import WHOLE, Part, Share
 
 TENANTS_SHOWN = 200
