@@ -125,6 +125,9 @@ class Row:
 def profile_of_check(check: str) -> Path:
     """Where the profile is that puts a check to the test."""
     family, _, rule = check.partition(".")
+    own = PROFILES / f"{family}_{rule}.yaml"
+    if own.exists():
+        return own
     name = _FILE_OF.get(family, rule.removesuffix("_bounded") if family == "capacity" else family)
     return PROFILES / f"{name}.yaml"
 

@@ -73,7 +73,11 @@ def _ends(
     cancels = calls.action.equals(CANCEL) & calls.is_outcome(SERVED, COALESCED)
     cancelled = np.bincount(parents[cancels[children]], minlength=len(calls)) > 0
     opened = calls.action.equals(OPEN_RUN) & calls.is_outcome(SERVED)
-    lost = opened & (of_run[FINISH] == 0) & ~cancelled
+    unheard = opened & (of_run[FINISH] == 0) & ~cancelled
+    gone = unheard & np.array([_may_vanish(profile, name) for name in trial.tenants], dtype=np.bool_)[calls.tenant]
+    if gone.any():
+        notes.append(f"{int(gone.sum())} run(s) of tenants whose agents vanish, as the profile says, were not finished")
+    lost = unheard & ~gone
     if lost.any() and _reached_the_drain_limit(trial, profile):
         notes.append(f"{int(lost.sum())} run(s) had not come to their end at the drain limit")
     else:
@@ -86,6 +90,10 @@ def _ends(
 def _reached_the_drain_limit(trial: Trial, profile: Profile) -> bool:
     ended = trial.manifest.get("ended") or {}
     return int(ended.get("at_ns") or 0) >= profile.duration + profile.drain
+
+
+def _may_vanish(profile: Profile, name: str) -> bool:
+    return any(group.crash_after is not None for group in profile.tenants[name].runs)
 
 
 def _most_submits(profile: Profile, name: str) -> int:

@@ -16,6 +16,7 @@ from stub_service.defects import (
     capacity_v08,
     capacity_v09,
     capacity_v10,
+    cost,
     fairness,
     refusals,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "capacity_v08",
     "capacity_v09",
     "capacity_v10",
+    "cost",
     "fairness",
     "refusals",
 ]
