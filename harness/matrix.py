@@ -32,8 +32,17 @@ PROFILES = Path(__file__).resolve().parents[1] / "profiles" / "verification"
 """A profile for each check, and in `defects/` one for each defect that those do not show."""
 
 _SHIFT_NS = 10_000_000
-_FILE_OF = {"fairness": "fairness", "trial": "decisions"}
-"""Family -> its file, where it is neither the family's name (`v06`) nor the rule's (`capacity.coalesced`)."""
+_FILE_OF = {
+    "fairness": "fairness",
+    "fairness.max_min": "max_min",
+    "fairness.identity_from_credential": "identity",
+    "fairness.shuffle_isolation": "shuffle",
+    "fairness.recovers": "recovers",
+    "fairness.shadow_agrees": "shadow",
+    "trial": "decisions",
+}
+"""Check, or its family -> its file, where it is neither the family's name (`v06`) nor the rule's
+(`capacity.coalesced`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +137,7 @@ def profile_of_check(check: str) -> Path:
     own = PROFILES / f"{family}_{rule}.yaml"
     if own.exists():
         return own
-    name = _FILE_OF.get(family, rule.removesuffix("_bounded") if family == "capacity" else family)
+    name = _FILE_OF.get(check) or _FILE_OF.get(family, rule.removesuffix("_bounded") if family == "capacity" else family)
     return PROFILES / f"{name}.yaml"
 
 

@@ -22,7 +22,7 @@ def dealt_out(document: dict[str, Any]) -> dict[str, Any]:
         count = tenant.get("count", 1)
         alike = {key: value for key, value in tenant.items() if key != "count"}
         names[name] = [f"{name}-{i:0{len(str(count))}d}" for i in range(1, count + 1)] if count > 1 else [name]
-        tenants |= dict.fromkeys(names[name], alike)
+        tenants |= {one: dict(alike) for one in names[name]}
     made = {**document, "tenants": tenants}
     if "ordinary" in document:
         made["ordinary"] = [one for name in document["ordinary"] for one in names[name]]

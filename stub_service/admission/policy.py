@@ -20,7 +20,7 @@ NEW, WAITING, RUNNING, GONE = range(4)
 
 
 class Ticket:
-    """One call inside the service. tenant: who is charged. queue: which queue it joined, where a tenant has several. ref:
+    """One call inside the service. tenant: who is charged. queue: which one it joined, where a tenant has several. ref:
     whatever the driver needs to find its own record of it."""
 
     __slots__ = ("arrived_ns", "cost", "order", "queue", "ref", "service_ns", "started_ns", "state", "tenant")

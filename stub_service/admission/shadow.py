@@ -4,8 +4,8 @@ A second `SharedService`, with the shadow's policy, workers and service times of
 draw them), is fed each arrival and runs in virtual time beside the real one. It has its own tickets and queues, and is
 only ever told: nothing that it does can reach a decision.
 
-What it cannot know: how callers would have answered to its refusals. Re-plans follow what was really decided, and a call
-leaves the shadow's queue when its deadline passes there, as far as one was told.
+What it cannot know: how callers would have answered to its refusals. Re-plans follow what was really decided, and a
+call leaves the shadow's queue when its deadline passes there, as far as one was told.
 
 Instants as in the simulator: of one instant first ends and deadlines, then arrivals, then starts. So whatever starts at
 an instant is known only once a later one is heard of.
@@ -24,7 +24,7 @@ _WORKERS, _END, _DEADLINE = range(3)
 NEVER_YET = -(2**63)
 
 Tell = Callable[[Ticket, str, str | None, int], None]
-"""(ticket, outcome, reason, instant [ns]): `throttled`, `expired` or `served`, the last at its start. Once a call; a call
+"""(ticket, outcome, reason, instant [ns]): `throttled`, `expired` or `served`, the last at its start. Once a call; one
 that still waits when the trial ends is not told of."""
 
 

@@ -5,9 +5,9 @@ else it has a queue that the flood does not reach. With Q queues, hands of H and
 
     P(hurt) = 1 / C(Q, H)          each other tenant for itself, so that their number is binomial
 
-Queues take turns, round-robin. Source: Kubernetes API Priority and Fairness (KEP-1040; apiserver, util/flowcontrol), and
-MacCarthaigh 2014, "Workload isolation using shuffle-sharding". Departs from the former: the shortest queue counts calls,
-not seats times their time, and turns are per call.
+Queues take turns, round-robin. Source: Kubernetes API Priority and Fairness (KEP-1040; apiserver, util/flowcontrol) and
+MacCarthaigh 2014, "Workload isolation using shuffle-sharding". Departs from the former: the shortest queue counts
+calls, not seats times their time, and a turn is one call.
 
 A hand is a function of tenant, Q, H and salt alone (BLAKE2b), dealt without replacement; it must never depend on what
 waits, or on who came first.

@@ -1,9 +1,9 @@
 """Fair queues by weight: a tenant's turn is as many calls long as its weight, which follows priority or payment.
 
-Source: weighted round-robin, the packet form of Nagle's fair queueing (Shreedhar and Varghese 1995, deficit round robin,
-with one call as the unit). Between tenants that always wait, what each is served is in proportion to the weights, within
-one turn. A turn that ends early, because nobody waits, is over: nothing is saved up for a tenant that was idle, and no
-worker stays idle for one. Weights are small whole numbers, because a turn is taken in one go.
+Source: Shreedhar and Varghese 1995, deficit round robin, here with one call as the unit of work. Between tenants that
+always wait, what each is served is in proportion to the weights, within one turn. A turn that ends early, because
+nobody waits, is over: nothing is saved up for a tenant that was idle, and no worker stays idle for one. Weights are
+small whole numbers, because a turn is taken in one go.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class WeightedFairQueues(FairQueues):
 
     def __init__(self, queue_per_tenant: int, weights: Mapping[str, int]) -> None:
         super().__init__(queue_per_tenant)
-        self._weights: dict[Key, int] = dict(weights)
+        self._weights: dict[Key, int] = {tenant: weight for tenant, weight in weights.items()}  # noqa: C416 - wider keys
         self._used = 0  # of the turn of the first tenant in `_turns`
 
     def take(self) -> Ticket | None:
@@ -43,7 +43,8 @@ class WeightedFairQueues(FairQueues):
         return ticket
 
     def _would_start(self, key: Key, free: int) -> int:
-        started, used, turns, left = 0, self._used, deque(self._turns), {}
+        started, used, turns = 0, self._used, deque(self._turns)
+        left: dict[Key, int] = {}
         while turns and free > 0:
             turn = turns.popleft()
             waiting = left.get(turn, len(self._queues.get(turn, ())))

@@ -18,6 +18,9 @@ from stub_service.defects import (
     capacity_v10,
     cost,
     fairness,
+    fairness_identity,
+    fairness_max_min,
+    fairness_shuffle,
     refusals,
 )
 
@@ -37,5 +40,8 @@ __all__ = [
     "capacity_v10",
     "cost",
     "fairness",
+    "fairness_identity",
+    "fairness_max_min",
+    "fairness_shuffle",
     "refusals",
 ]

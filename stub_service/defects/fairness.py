@@ -30,7 +30,7 @@ class ForgetsItsPlace(FairQueues):
         return super().offer(ticket, free)
 
     def take(self) -> Ticket | None:
-        self._turns = deque(sorted(self._turns, key=lambda tenant: self._first_came[tenant]))
+        self._turns = deque(sorted(self._turns, key=lambda tenant: self._first_came[str(tenant)]))
         return super().take()
 
 

@@ -47,14 +47,21 @@ def lay(name: str, service: Any, config: Any) -> None:
     named(name).lay(service, config)
 
 
-def broken(name: str, about: str, lay: Callable[[Any, Any], None], *caught_by: str, also: tuple[str, ...] = ()) -> None:
-    """Registers a defect of the capacity layer."""
-    DEFECTS[name] = Defect(name, about, caught_by, lay, part=CAPACITY, also=also)
+def broken(
+    name: str,
+    about: str,
+    lay: Callable[[Any, Any], None],
+    *caught_by: str,
+    part: str = CAPACITY,
+    also: tuple[str, ...] = (),
+) -> None:
+    """Registers a defect, of the capacity layer unless told otherwise."""
+    DEFECTS[name] = Defect(name, about, caught_by, lay, part=part, also=also)
 
 
-def twin(name: str, about: str, lay: Callable[[Any, Any], None], *of: str) -> None:
+def twin(name: str, about: str, lay: Callable[[Any, Any], None], *of: str, part: str = CAPACITY) -> None:
     """Registers a healthy twin: of the checks that it looks suspicious to."""
-    DEFECTS[name] = Defect(name, f"twin: {about}", (), lay, healthy=True, part=CAPACITY, twin_of=of)
+    DEFECTS[name] = Defect(name, f"twin: {about}", (), lay, healthy=True, part=part, twin_of=of)
 
 
 def become(part: Any, kind: type) -> None:

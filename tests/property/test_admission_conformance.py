@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stub_service.admission.fair_queues import FairQueues
+from stub_service.admission.policy import Ticket
 from stub_service.admission.registry import POLICIES, build
 from stub_service.admission.shared_fifo import SharedFifo
 from stub_service.admission.shuffle_sharding import ShuffleSharded, deal
 from stub_service.admission.tenant_cap import TenantCap
 from stub_service.admission.weighted_queues import WeightedFairQueues
-from stub_service.admission.policy import Ticket
 from stub_service.config import AdmissionConfig
 from tests.property.admission_bench import MOST_WORKERS, TENANTS, Bench, Instant, promise_of, random_schedule
 
@@ -288,7 +288,9 @@ def test_a_tenant_that_was_idle_has_saved_nothing_up():
     assert [policy.take().tenant for _ in range(8)] == ["busy", "idle", "idle", "idle"] * 2
 
 
-@given(tenant=st.text(max_size=20), queues=st.integers(1, 4096), hand=st.integers(1, 32), salt=st.integers(0, 2**63 - 1))
+@given(
+    tenant=st.text(max_size=20), queues=st.integers(1, 4096), hand=st.integers(1, 32), salt=st.integers(0, 2**63 - 1)
+)
 def test_a_hand_is_dealt_without_replacement_and_never_otherwise(tenant, queues, hand, salt):
     hand = min(hand, queues)
     cards = deal(tenant, queues, hand, salt)
