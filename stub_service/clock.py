@@ -17,5 +17,9 @@ class Clock:
         """Negative before the epoch."""
         return time.monotonic_ns() - self._epoch_ns
 
+    def since_epoch(self, monotonic_ns: int) -> int:
+        """An instant of CLOCK_MONOTONIC as `now_ns` would have told it."""
+        return monotonic_ns - self._epoch_ns
+
     def set_epoch(self, monotonic_ns: int) -> None:
         self._epoch_ns = monotonic_ns

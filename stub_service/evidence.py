@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-DECISIONS, ARRIVALS, EFFECTS = "decisions", "arrivals", "effects"
+DECISIONS, ARRIVALS, EFFECTS, STALLS = "decisions", "arrivals", "effects", "stalls"
 """Kinds of evidence; the file of each is `<kind>.jsonl`."""
 _BATCH = 1024
 READ_BYTES = 1 << 20

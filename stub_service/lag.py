@@ -3,13 +3,20 @@
 A tick every 10 ms on an absolute schedule; a sample is how late the tick was handled. Ticks that a stall swallowed are
 counted with the lateness each would have had (the correction for coordinated omission of HdrHistogram), or a stall of a
 second would be one sample in a hundred. Fixed memory: logarithmic buckets, 16 to a power of two, 6 % wide at most.
+
+A tick that comes noticeably late is also told as a stall: [the last tick that was handled, this one), in which the loop
+gave no sign of life although one was due. What took long only because of that is no fault of the policy under test.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stub_service.timers import Timers
 
 TICK_NS = 10_000_000
+STALL_NS = 2_000_000
+"""A tick later than this tells of a stall. A loop that is merely at work, in turns shorter than this, has none."""
 _SUB_BITS = 4
 _SUB = 1 << _SUB_BITS
 _BUCKETS = 64 * _SUB
@@ -58,16 +65,30 @@ class Histogram:
         return 0
 
 
-class LoopLag:
-    """Ticks on the stub's timers until they are closed."""
+OnStall = Callable[[int, int], None]
+"""(from_ns, to_ns) on CLOCK_MONOTONIC."""
 
-    def __init__(self, timers: Timers, now_ns: int) -> None:
+
+def nobody(from_ns: int, to_ns: int) -> None:
+    """Is told of no stall."""
+
+
+class LoopLag:
+    """Ticks on the stub's timers until they are closed. on_stall: told of each stall since the first `restart`; before
+    that there is no trial that it could belong to."""
+
+    def __init__(self, timers: Timers, now_ns: int, on_stall: OnStall = nobody) -> None:
         self._timers = timers
+        self._on_stall = on_stall
+        self._alive_ns = now_ns
+        self._in_trial = False
         self.histogram = Histogram()
         timers.at(now_ns + TICK_NS, 0, self._tick, None)
 
     def restart(self) -> None:
+        """A trial begins."""
         self.histogram = Histogram()
+        self._in_trial = True
 
     def figures(self) -> dict[str, int]:
         """As /healthz shows it."""
@@ -80,6 +101,9 @@ class LoopLag:
         }
 
     def _tick(self, _: None, due_ns: int, now_ns: int) -> None:
+        if self._in_trial and now_ns - due_ns > STALL_NS:
+            self._on_stall(self._alive_ns, now_ns)
+        self._alive_ns = now_ns
         add = self.histogram.add
         for _missed in range(_MOST_MISSED):
             add(now_ns - due_ns)

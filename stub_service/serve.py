@@ -31,7 +31,7 @@ from stub_service.admission.service import SharedService
 from stub_service.capacity.config import CapacityConfig
 from stub_service.capacity_shell import CapacityShell, LayDefect
 from stub_service.clock import Clock
-from stub_service.evidence import ARRIVALS, DECISIONS, EFFECTS, Evidence
+from stub_service.evidence import ARRIVALS, DECISIONS, EFFECTS, STALLS, Evidence
 from stub_service.identity import Identify
 from stub_service.lag import LoopLag
 from stub_service.live import LiveService
@@ -57,7 +57,7 @@ class Layer:
 
 def kinds(with_capacity: bool) -> tuple[str, ...]:
     """The kinds of evidence that a stub writes."""
-    return (DECISIONS, ARRIVALS, EFFECTS) if with_capacity else (DECISIONS,)
+    return (DECISIONS, ARRIVALS, EFFECTS, STALLS) if with_capacity else (DECISIONS, STALLS)
 
 
 def serve(
@@ -110,7 +110,11 @@ async def _serve(
     evidence = {kind: Evidence(folder, evidence_broke, kind) for kind in kinds(layer is not None)}
     live = LiveService(service, timers, metrics, evidence[DECISIONS].add, loop) if service is not None else None
     capacity = CapacityShell(layer.config, clock, evidence, layer.lay, layer.with_controller) if layer else None
-    lag = LoopLag(timers, time.monotonic_ns())
+
+    def stalled(from_ns: int, to_ns: int) -> None:
+        evidence[STALLS].add({"from_ns": clock.since_epoch(from_ns), "to_ns": clock.since_epoch(to_ns)})
+
+    lag = LoopLag(timers, time.monotonic_ns(), stalled)
     http = app.make_server(app.Parts(live, capacity, identify, metrics, lag, evidence, clock))
     _prepare_process()
     server = await loop.create_server(http, sock=listener, backlog=_BACKLOG, ssl=tls)

@@ -97,7 +97,7 @@ def _starved(frame: Frame, name: str, bounds: Adaptive, in_flight: list[tuple[in
     counts, since_ns = [0, 0], NEVER_NS
     breaches: list[Breach] = []
     for instant, which, sign in sorted(events, key=lambda event: event[0]):
-        if since_ns != NEVER_NS and instant - since_ns > params.starved:
+        if since_ns != NEVER_NS and frame.stalls.between(since_ns, instant) > params.starved:
             breaches.append((name, f"{counts[1]} in flight, {counts[0]} waiting, from {_s(since_ns)} to {_s(instant)}"))
         counts[which] += sign
         starved = counts[0] > 0 and counts[1] < bounds.lowest

@@ -3,7 +3,8 @@
 For each tenant with a budget, from the due instants in the ledger and the bucket of the profile:
 
     held back    = offered - what the bucket allows, call by call: exactly
-    sent         <= burst + rate * window, in every window, give or take what the harness may be late
+    sent         <= burst + rate * window, in every window, give or take what the harness may be late; a call that was
+                 sent later than that was held up by the harness, and counts as sent when it might have been
     re-plans     about none are sent: a service that never sees the burst refuses nothing
 
 A budget that never had to hold anything back proves nothing.
@@ -83,9 +84,10 @@ def _judge_tenant(
     note = f"held back {int(held.sum())} of {n} calls, and its budget says {expected}"
     note = "its budget never had anything to hold back" if exact is Word.INCONCLUSIVE else note
     findings = [Finding(name, "held back", exact, float(held.sum()), None, None, float(expected), "calls", n, note)]
-    if budget.scope == "tenant":
-        findings.append(_sent(name, budget, np.sort(calls.sent_ns[mine][calls.sent_ns[mine] >= 0]), params))
     sent = mine[calls.sent_ns[mine] >= 0]
+    if budget.scope == "tenant":
+        sent_ns, due_ns = calls.sent_ns[sent], calls.start_ns[sent]
+        findings.append(_sent(name, budget, np.sort(np.minimum(sent_ns, due_ns + params.late)), params))
     findings.append(_replans(name, calls.round[sent] > 0, params))
     return findings
 

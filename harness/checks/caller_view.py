@@ -1,6 +1,7 @@
 """What callers of a capacity layer saw: the batches that they submitted, how long each took, and what they were told.
 
-A batch is one call of its caller: its latency is done - due, on the caller's own clock, whatever the layer says.
+A batch is one call of its caller: its latency is done - due, on the caller's own clock, whatever the layer says; less
+what the harness's own processes stood still in between (harness/ledger/stalls.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from harness.checks.context import NS_PER_MS
 from harness.checks.rules import Rule, enough, unmoved
 from harness.ledger.evidence import Row
 from harness.ledger.outcomes import COALESCED, REFUSED, SERVED
+from harness.ledger.stalls import stalls_on_the_way
 from harness.measure.intervals import lossless_needs, z_of
 from harness.measure.unmoved import Sample, mean_up, sample, share_up
 from harness.profile.model import Window
@@ -28,8 +30,10 @@ def submits(frame: Frame, wanted: Callable[[Run], bool]) -> list[Row]:
     return sorted(rows, key=lambda row: int(row["due_ns"]))
 
 
-def latency_ns(row: Row) -> int:
-    return int(row["done_ns"]) - int(row["due_ns"])
+def latency_of(frame: Frame) -> Callable[[Row], int]:
+    """done - due [ns], without the time in which the harness's own processes stood still."""
+    between = stalls_on_the_way(frame.trial).between
+    return lambda row: between(int(row["due_ns"]), int(row["done_ns"]))
 
 
 def is_refused(row: Row) -> int:
@@ -78,6 +82,7 @@ def stays(
         change = share_up(*pair, confidence, rng_of(frame, f"{subject}{quantity}{when}")).times(100)
         rules.append(unmoved(subject, quantity + when, change, margin, "points", sum(have), ids[value]))
     served = [row for row in rows if row.get("outcome") in ALL_SERVED]
+    latency_ns = latency_of(frame)
     later, before = column(served, after, latency_ns), column(served, calm, latency_ns)
     if min(len(later), len(before)):
         change = mean_up(later, before, confidence, rng_of(frame, f"{subject}latency{when}")).times(1 / NS_PER_MS)

@@ -7,7 +7,8 @@ From the cancellation on, by what arrived at the dependencies:
     late        a result that comes after the cancellation is looked at once (`late`: accepted or discarded) before
                 anything is done with it; a read-back of a write that is in doubt is no follow-up
 
-The cancellation is when its caller had the answer to it, or when the controller says that it happened, if sooner.
+The cancellation is when its caller had the answer to it, or when the controller says that it happened, if sooner. A
+call that had been started before may arrive a little after it; time in which the stub stood still does not count.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     if not frame.evidence.has_arrivals or not frame.evidence.has_decisions:
         return withheld(NAME, "it needs both arrivals and decisions", "a target that gives both (`/evidence`)")
     runs = _cancelled(frame)
-    rules = [*_follow_ups(runs, params), *_queued(runs), *_late(frame, runs), *_told(frame, runs),
+    rules = [*_follow_ups(frame, runs, params), *_queued(runs), *_late(frame, runs), *_told(frame, runs),
              *_evidence(frame, runs, params)]  # fmt: skip
     waited = sum(len(run.waiting()) for run in runs)
     passed = (
@@ -104,14 +105,15 @@ def _ancestors(frame: Frame, run: str) -> list[str]:
     return found
 
 
-def _follow_ups(runs: list[_Cancelled], params: Params) -> list[Rule]:
+def _follow_ups(frame: Frame, runs: list[_Cancelled], params: Params) -> list[Rule]:
+    between = frame.stalls.between
     retried: list[str] = []
     begun: list[str] = []
     samples = 0
     for run in runs:
         samples += len(run.steps)
         for step in run.steps:
-            after = [row for row in step.arrivals if int(row["t_ns"]) > run.at_ns + params.way]
+            after = [row for row in step.arrivals if between(run.at_ns, int(row["t_ns"])) > params.way]
             if after:
                 (begun if after[0] is step.arrivals[0] else retried).append(step.id)
     text = f"{len(begun)} steps of cancelled runs reached a dependency after the cancellation"

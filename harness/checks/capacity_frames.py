@@ -22,6 +22,7 @@ from harness.checks.rules import Rule, at_most
 from harness.ledger.evidence import Evidence, Row, evidence_of
 from harness.ledger.outcomes import FROM_SERVICE
 from harness.ledger.reader import CALLS, Trial, rows_of
+from harness.ledger.stalls import Stalls, stalls_of
 from harness.measure.occupancy import Levels, levels
 from harness.profile.capacity import Batch, Bulkhead, RunGroup
 from harness.profile.model import Profile
@@ -105,6 +106,10 @@ class Frame:
     def bundled(self) -> bool:
         """Whether the profile's `capacity` is what ran; a target of its own ignores it."""
         return (self.trial.manifest.get("target") or {}).get("kind") != "url"
+
+    @property
+    def stalls(self) -> Stalls:
+        return stalls_of(self.trial)
 
     def root(self, run: str) -> str:
         """The run that it descends from; itself if it was opened by its tenant."""
@@ -303,6 +308,17 @@ def in_flight(frame: Frame, rows: Iterable[Row]) -> Levels:
 def work(frame: Frame) -> Iterator[Row]:
     """Arrivals that hold a slot: all but read-backs."""
     return (row for row in frame.evidence.arrivals if not is_readback(row))
+
+
+def may_have_timed_out(frame: Frame, row: Row) -> bool:
+    """Whether the controller may have given a call up that the dependency answered: with the time that the stub stood
+    still before it arrived, while it ran and after it had ended, it took the bulkhead's timeout."""
+    bulkhead = bulkheads(frame).get((str(row.get("dependency")), str(row.get("operation"))))
+    if bulkhead is None:
+        return False
+    begin, end = int(row["t_ns"]), int(row["ended_ns"])
+    stalled_ns = frame.stalls.stalled_ns(begin - bulkhead.timeout, end + bulkhead.timeout)
+    return stalled_ns > 0 and end - begin + stalled_ns >= bulkhead.timeout * (1 - _TIMER_SHARE)
 
 
 def by_bulkhead(frame: Frame) -> dict[BulkheadKey, list[Row]]:

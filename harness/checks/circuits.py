@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from harness.checks.step_rows import Frame, answered, at, ended_ns
 from harness.ledger.evidence import Row
+from harness.ledger.stalls import Stalls
 from harness.profile.capacity import Circuit, Dependency
 
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
@@ -39,13 +40,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """One call as its dependency saw it. bad: failed or slow; neither if it proves nothing."""
+    """One call as its dependency saw it. bad: failed or slow; neither if it proves nothing. held_up: it was neither,
+    but with the time that the stub stood still around it, the controller may have found it slow, or given it up."""
 
     row: Row
     t_ns: int
     ended_ns: int
     failed: bool
     slow: bool
+    held_up: bool = False
 
     @property
     def bad(self) -> bool:
@@ -76,15 +79,24 @@ def arrived(frame: Frame, dependency: str) -> list[Arrived]:
         timeout = (asked.writes if row.get("operation") == "write" else asked.reads).timeout if asked else 0
         failed = status >= 500 or (status == 0 and took >= _GAVE_UP * timeout)
         slow = status != 0 and asked is not None and took > asked.circuit.slow
-        found.append(Arrived(row, at(row), ended_ns(row), failed, slow))
+        held_up = asked is not None and _held_up(frame, row, asked.circuit.slow)
+        found.append(Arrived(row, at(row), ended_ns(row), failed, slow, held_up))
     return found
+
+
+def _held_up(frame: Frame, row: Row, slow_ns: int) -> bool:
+    """Whether stalls in the time that a slow call may take, before it arrived and after it ended, make it one."""
+    begin, end = at(row), ended_ns(row)
+    return end - begin + frame.stalls.stalled_ns(begin - slow_ns, end + slow_ns) > slow_ns
 
 
 def dependency_of(frame: Frame, name: str) -> Dependency | None:
     return frame.profile.capacity.dependencies.get(name) if frame.profile.capacity else None
 
 
-def should_have_opened(calls: list[Arrived], rule: Circuit, closed: Stage, patience_ns: int) -> int | None:
+def should_have_opened(
+    calls: list[Arrived], rule: Circuit, closed: Stage, patience_ns: int, stalls: Stalls
+) -> int | None:
     """Since when the rule would have had it open while it stayed closed, for longer than `patience_ns`; None: never.
 
     Over the calls that began and ended in the closed stage, by when they ended.
@@ -92,7 +104,7 @@ def should_have_opened(calls: list[Arrived], rule: Circuit, closed: Stage, patie
     due_ns: int | None = None
     for now_ns, met in _over_window(calls, rule, closed):
         due_ns = (due_ns if due_ns is not None else now_ns) if met else None
-        if due_ns is not None and now_ns - due_ns > patience_ns:
+        if due_ns is not None and stalls.between(due_ns, now_ns) > patience_ns:
             return due_ns
     return None
 
@@ -117,7 +129,7 @@ def cause(calls: list[Arrived], rule: Circuit, opened_ns: int, patience_ns: int)
     """
     since = opened_ns - rule.window - patience_ns
     window = [call for call in calls if since <= call.ended_ns <= opened_ns + patience_ns // 10]
-    failed, slow = sum(call.failed for call in window), sum(call.slow for call in window)
+    failed, slow = sum(call.failed for call in window), sum(call.slow or call.held_up for call in window)
     if failed and failed >= rule.failure_share * rule.min_calls / 2:
         return "failures"
     return "latency" if slow and slow >= rule.slow_share * rule.min_calls / 2 else None

@@ -118,7 +118,7 @@ def _own(frame: Frame, params: Params) -> list[Rule]:
         if leader is not None and leader[:3] != key[:3]:
             foreign.append(step.id)
             tenants[f"{leader[0]} for {key[0]}" if leader[0] != key[0] else f"a {leader[2]} for a {key[2]}"] = None
-        elif not _covered(step, calls.get(key, []), params.way):
+        elif not _covered(frame, step, calls.get(key, []), params.way):
             ended.append(step.id)
     shown = "; ".join(list(tenants)[:3])
     text = f"{len(foreign)} steps were given the result of a call that was not theirs ({shown})"
@@ -140,10 +140,13 @@ def _leader(frame: Frame, step: Step) -> Key | None:
     return key_of(frame, {**(leader.arrivals or leader.decisions)[0], "run": run})
 
 
-def _covered(step: Step, rows: list[Row], way_ns: int) -> bool:
+def _covered(frame: Frame, step: Step, rows: list[Row], way_ns: int) -> bool:
     """Some call was under way between the step's first and last decision."""
     joined, told = int(step.decisions[0]["t_ns"]), int(step.decisions[-1]["t_ns"])
-    return any(int(row["t_ns"]) - way_ns <= told and joined <= int(row["ended_ns"]) + way_ns for row in rows)
+    between = frame.stalls.between
+    return any(
+        between(told, int(row["t_ns"])) <= way_ns and between(int(row["ended_ns"]), joined) <= way_ns for row in rows
+    )
 
 
 def _mutations(frame: Frame) -> list[Rule]:

@@ -28,6 +28,7 @@ from harness.ledger.outcomes import (
     THROTTLED,
 )
 from harness.ledger.reader import Trial, attempt_key, read_decisions
+from harness.ledger.stalls import stalls_on_the_way
 from harness.measure.intervals import lossless_needs, wilson, z_of
 from harness.measure.retry_after import parse
 from harness.profile.base import DurationNs, Part
@@ -164,7 +165,8 @@ def _unanswered(seen: _Seen, params: Params) -> Finding:
 
 
 def _slow(trial: Trial, params: Params, seen: _Seen) -> Mask:
-    return np.asarray(seen.refused & (trial.calls.done_ns - trial.calls.sent_ns > params.within))
+    lived = stalls_on_the_way(trial).lived_all
+    return np.asarray(seen.refused & (lived(trial.calls.done_ns) - lived(trial.calls.sent_ns) > params.within))
 
 
 def _fast(trial: Trial, params: Params, seen: _Seen) -> Finding:

@@ -15,6 +15,7 @@ from harness.checks.context import profile_of, time_scale
 from harness.ledger.evidence import Evidence, Row, evidence_of
 from harness.ledger.outcomes import FROM_SERVICE
 from harness.ledger.reader import Trial
+from harness.ledger.stalls import Stalls, stalls_of
 from harness.profile.model import Profile
 
 CLASSES = ("interactive", "approval_resume", "autonomous", "maintenance")
@@ -110,6 +111,7 @@ class Frame:
     runs: dict[str, RunRows]
     circuits: dict[str, list[Row]]
     batches: dict[tuple[str, str], list[Row]]
+    stalls: Stalls
 
     def request_of(self, step: StepRows) -> str | None:
         """Id of the call that brought it, as its own decisions or those of its batch name it (or an attempt of it)."""
@@ -167,7 +169,7 @@ def most_at_once(spans: Iterable[tuple[int, int]]) -> tuple[int, int]:
 
 def _frame(trial: Trial) -> Frame:
     evidence = evidence_of(trial)
-    frame = Frame(profile_of(trial), time_scale(trial), evidence, {}, {}, {}, {})
+    frame = Frame(profile_of(trial), time_scale(trial), evidence, {}, {}, {}, {}, stalls_of(trial))
     for row in evidence.decisions:
         run = row.get("run")
         if run is None:

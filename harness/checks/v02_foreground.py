@@ -23,7 +23,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from harness.checks.caller_view import column, is_refused, latency_ns, rng_of, submits
+from harness.checks.caller_view import column, is_refused, latency_of, rng_of, submits
 from harness.checks.capacity_frames import (
     BACKGROUND,
     FOREGROUND,
@@ -117,6 +117,7 @@ def _latency(frame: Frame, params: Params, calm: Window, burst: Window) -> list[
     settle_ns = params.settle if params.settle is not None else _longest_service(frame, None) or 0
     settled = burst.model_copy(update={"from_ns": min(burst.from_ns + settle_ns, burst.to_ns - 1)})
     served = [row for row in submits(frame, _interactive) if row.get("outcome") == SERVED]
+    latency_ns = latency_of(frame)
     after, before = column(served, settled, latency_ns), column(served, calm, latency_ns)
     fewest = min(len(after), len(before))
     rules = [
@@ -135,11 +136,14 @@ def _latency(frame: Frame, params: Params, calm: Window, burst: Window) -> list[
             n = len(after) + len(before)
             milli = change.times(1 / NS_PER_MS)
             rules.append(unmoved(INTERACTIVE, f"{name} latency up", milli, margin_ns / NS_PER_MS, "ms", n, named))
-    return rules + _return(served, before.value, burst, settled, settle_ns + margin_ns)
+    return rules + _return(frame, served, before.value, burst, settled, settle_ns + margin_ns)
 
 
-def _return(served: list[Row], calm_ns: Ints, burst: Window, settled: Window, bound_ns: int) -> list[Rule]:
+def _return(
+    frame: Frame, served: list[Row], calm_ns: Ints, burst: Window, settled: Window, bound_ns: int
+) -> list[Rule]:
     """Those who come back first wait for lent calls to end: longer than calm's p95 by at most that and the margin."""
+    latency_ns = latency_of(frame)
     first = [row for row in served if burst.from_ns <= int(row["due_ns"]) < settled.from_ns]
     usual = quantile(calm_ns, 0.95)
     if not first or usual is None:
@@ -264,10 +268,10 @@ def _taken_back(frame: Frame, params: Params) -> list[Rule]:
                     wrong.append(starts[key][int(place)][1])
     n = max(samples, len(_of_class(frame, FOREGROUND)))
     text = f"{len(wrong)} background calls started while a foreground call waited below its reserve"
-    return [none_of("reserve", "background started first", wrong, n, "calls", text), *_beyond(frame, starts)]
+    return [none_of("reserve", "background started first", wrong, n, "calls", text), *_beyond(frame, starts, params)]
 
 
-def _beyond(frame: Frame, starts: dict[BulkheadKey, list[tuple[int, str]]]) -> list[Rule]:
+def _beyond(frame: Frame, starts: dict[BulkheadKey, list[tuple[int, str]]], params: Params) -> list[Rule]:
     """Background starts that need a slot of a class which asked less than a service time before."""
     capacity = frame.profile.capacity
     if capacity is None or not frame.bundled or not _reserves(frame):
@@ -288,7 +292,8 @@ def _beyond(frame: Frame, starts: dict[BulkheadKey, list[tuple[int, str]]]) -> l
         background = in_flight(frame, [row for row in rows if _class_of(frame, row) in BACKGROUND]).at(at)
         room = np.full(len(at), limit, dtype=np.int64)
         for name, reserve in _reserves(frame).items():
-            asked = np.sort([int(row["t_ns"]) for row in rows if _class_of(frame, row) == name])
+            mine = [int(row["t_ns"]) for row in rows if _class_of(frame, row) == name]
+            asked = np.sort([frame.stalls.earliest(instant, params.started) for instant in mine])
             before = np.searchsorted(asked, at) - np.searchsorted(asked, at - recent_ns)
             room -= np.where(before > 0, reserve, 0)
         wrong = [begun[int(place)][1] for place in np.flatnonzero(background > room)]
@@ -312,10 +317,14 @@ def _background_starts(frame: Frame, params: Params) -> dict[BulkheadKey, list[t
         admitted = step.decided("admitted")
         for place, row in enumerate(step.arrivals):
             at = int(row["t_ns"])
-            if place == 0 and admitted is not None and 0 <= at - int(admitted["t_ns"]) <= params.started:
+            if place == 0 and admitted is not None and _soon(frame, int(admitted["t_ns"]), at, params.started):
                 at = int(admitted["t_ns"])
             found.setdefault(bulkhead_of(step), []).append((at, id_of(row)))
     return found
+
+
+def _soon(frame: Frame, admitted_ns: int, arrived_ns: int, within_ns: int) -> bool:
+    return admitted_ns <= arrived_ns and frame.stalls.between(admitted_ns, arrived_ns) <= within_ns
 
 
 def _evidence(frame: Frame, params: Params, burst: Window) -> list[Rule]:

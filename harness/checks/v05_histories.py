@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.checks.capacity_frames import READ, WRITE, Frame, Step, budgets_of, envelope_limit
+from harness.ledger.stalls import Stalls
 
 RETRYABLE = frozenset((0, 408, 425, 429, 500, 502, 503, 504))
 """0: no answer in time."""
+
+_MOST_STALLED = 0.25
+"""Of a delay: all that comes due in a stall comes when it ends, and looks like a wave that nobody scheduled."""
 
 Windows = dict[str, list[tuple[int, int]]]
 
@@ -79,13 +83,15 @@ class Histories:
             run for run in failed if getattr(self.left[run], name) == 0 and getattr(self.left[run], other) > 0
         )
 
-    def first_delays(self) -> dict[str, list[int]]:
-        """Dependency -> delays from the end of a first attempt to its retry; those told by a Retry-After left out."""
+    def first_delays(self, stalls: Stalls) -> dict[str, list[int]]:
+        """Dependency -> delays from the end of a first attempt to its retry; those told by a Retry-After left out, and
+        those that stalls made much longer than they were meant to be."""
         found: dict[str, list[int]] = defaultdict(list)
         for step in self.steps:
             if len(step.arrivals) > 1 and not step.arrivals[0].get("retry_after"):
-                first, second = step.arrivals[:2]
-                found[str(first.get("dependency"))].append(int(second["t_ns"]) - int(first["ended_ns"]))
+                begin, end = int(step.arrivals[0]["ended_ns"]), int(step.arrivals[1]["t_ns"])
+                if stalls.stalled_ns(begin, end) <= _MOST_STALLED * (end - begin):
+                    found[str(step.arrivals[0].get("dependency"))].append(end - begin)
         return dict(found)
 
 
@@ -139,6 +145,7 @@ def open_windows(frame: Frame, *until: str) -> Windows:
     return dict(found)
 
 
-def is_open(windows: Windows, dependency: str, at_ns: int, slack_ns: int) -> bool:
+def is_open(frame: Frame, windows: Windows, dependency: str, at_ns: int, slack_ns: int) -> bool:
     """Open for longer than the slack already."""
-    return any(begin + slack_ns < at_ns < end for begin, end in windows.get(dependency, ()))
+    between = frame.stalls.between
+    return any(at_ns < end and between(begin, at_ns) > slack_ns for begin, end in windows.get(dependency, ()))

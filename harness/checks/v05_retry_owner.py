@@ -32,6 +32,7 @@ from harness.checks.capacity_frames import (
     frame_of,
     in_flight,
     limited,
+    may_have_timed_out,
     was_full,
     within,
 )
@@ -81,7 +82,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     found = histories_of(frame)
     rules = [
         *_too_many(frame, found), *_owners(found), *_not_retried(frame, found, params), *_wrongly_retried(found),
-        *_into_open_circuit(frame, found, params), *_decided(frame, found), *_jitter(found, params),
+        *_into_open_circuit(frame, found, params), *_decided(frame, found), *_jitter(frame, found, params),
         *_past_limits(frame, found), *_evidence(frame, found, params),
     ]  # fmt: skip
     seen = found.counts()
@@ -156,15 +157,18 @@ def _not_retried(frame: Frame, found: Histories, params: Params) -> list[Rule]:
     missed, repeated = [], []
     told = frame.evidence.has_decisions
     windows = open_windows(frame, "closed")
+    between = frame.stalls.between
     for step in found.steps:
         statuses = [row.get("status") for row in step.arrivals]
-        if any(ok(status) for status in statuses[:-1]):
+        if any(ok(row.get("status")) and not may_have_timed_out(frame, row) for row in step.arrivals[:-1]):
             repeated.append(step.id)
         if len(statuses) == 1 and retryable(statuses[0]) and found.repeatable(step) and not step.readbacks:
             last = step.arrivals[0]
             ended = int(last["ended_ns"])
-            late = last.get("deadline_ns") is not None and int(last["deadline_ns"]) - ended < params.settle
-            shut = any(a <= ended + params.settle and ended <= b for a, b in windows.get(str(last["dependency"]), ()))
+            late = last.get("deadline_ns") is not None and between(ended, int(last["deadline_ns"])) < params.settle
+            shut = any(
+                between(ended, a) <= params.settle and ended <= b for a, b in windows.get(str(last["dependency"]), ())
+            )
             stopped = (frame.runs[step.run].ended or {}).get("outcome") == CANCELLED
             if told and not (late or shut or stopped or last.get("retry_after")) and found.has_room(step):
                 missed.append(step.id)
@@ -206,7 +210,7 @@ def _into_open_circuit(frame: Frame, found: Histories, params: Params) -> list[R
     for step in found.steps:
         for row in step.arrivals[1:]:
             retries += 1
-            inside = is_open(windows, str(row["dependency"]), int(row["t_ns"]), params.in_flight)
+            inside = is_open(frame, windows, str(row["dependency"]), int(row["t_ns"]), params.in_flight)
             if inside and not row.get("probe"):
                 wrong.append(step.id)
     text = f"{len(wrong)} retries were sent to a dependency whose circuit was open"
@@ -255,10 +259,10 @@ def _unpaid(frame: Frame, run: Run, rows: list[tuple[str, int, int | None]]) -> 
     return any(left is None or left > tokens - k for k, (_, _, left) in enumerate(rows, 1))
 
 
-def _jitter(found: Histories, params: Params) -> list[Rule]:
+def _jitter(frame: Frame, found: Histories, params: Params) -> list[Rule]:
     """Spread of the first delay at each dependency: equal delays send every retry of a wave at one instant."""
     rules = []
-    for dependency, delays in sorted(found.first_delays().items()):
+    for dependency, delays in sorted(found.first_delays(frame.stalls).items()):
         if len(delays) < params.delays:
             continue
         values = np.array(delays, dtype=np.int64)
@@ -281,7 +285,7 @@ def _jitter(found: Histories, params: Params) -> list[Rule]:
 def _evidence(frame: Frame, found: Histories, params: Params) -> list[Rule]:
     n = found.counts()
     decided = sum(len(step.arrivals) > 1 for step in found.steps) if frame.evidence.has_decisions else 0
-    judged = max((len(d) for d in found.first_delays().values()), default=0)
+    judged = max((len(d) for d in found.first_delays(frame.stalls).values()), default=0)
     kinds = [
         ("failed once", n["once"], f"{ADD_FAULTS} `error` with `times` as many as runs that begin together"),
         ("failed twice", n["twice"], f"{ADD_FAULTS} `error` with `times` twice as many as runs that begin together"),

@@ -2,7 +2,8 @@
 
 Judged by what reached the dependency, against the deadline that the run was promised when it opened: a deadline that is
 lost on the way (when a step is put back in the queue, say) does not move the judge. A step counts as *waiting at its
-deadline* if it had begun to wait (queued, or put back for a retry), and neither started nor ended before the deadline.
+deadline* if it had begun to wait (queued, or put back for a retry), and neither started nor ended before the deadline,
+nor so soon after it that it had been sent before: time in which the stub stood still does not count for that.
 
 It must never read a served step that was started in time and ended late as a breach: the rule is about starts.
 """
@@ -44,7 +45,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     withheld = missing(NAME, frame.evidence, "decisions", "arrivals")
     if withheld:
         return withheld
-    waiting = [step for step in frame.steps.values() if waited_past_deadline(frame, step)]
+    waiting = [step for step in frame.steps.values() if waited_past_deadline(frame, step, params.late)]
     found = [
         _no_late_start(frame, params, len(waiting)),
         *_recorded(frame, params, waiting),
@@ -59,8 +60,9 @@ def judge(trial: Trial, params: Params) -> Verdict:
     return rules.verdict(NAME, found, passed)
 
 
-def waited_past_deadline(frame: Frame, step: StepRows) -> bool:
-    """Whether it was waiting, for the first time or again, when its deadline passed."""
+def waited_past_deadline(frame: Frame, step: StepRows, late_ns: int) -> bool:
+    """Whether it was waiting, for the first time or again, when its deadline passed; what arrived at most `late_ns`
+    after it had been started before."""
     deadline_ns = frame.deadline_of(step)
     if deadline_ns is None:
         return False
@@ -70,17 +72,21 @@ def waited_past_deadline(frame: Frame, step: StepRows) -> bool:
         return False
     if any(at(end) < deadline_ns for end in step.ends):
         return False
-    return not any(max(begun) <= at(attempt) < deadline_ns for attempt in step.attempts)
+    between = frame.stalls.between
+    return not any(
+        max(begun) <= at(attempt) and between(deadline_ns, at(attempt)) <= late_ns for attempt in step.attempts
+    )
 
 
 def late_starts(frame: Frame, late_ns: int) -> list[Breach]:
     """Steps of which an attempt arrived after the deadline. A read-back only asks: it may come later."""
     breaches = []
+    between = frame.stalls.between
     for step in frame.steps.values():
         deadline_ns = frame.deadline_of(step)
         if deadline_ns is None:
             continue
-        over = [at(attempt) - deadline_ns for attempt in step.attempts if at(attempt) > deadline_ns + late_ns]
+        over = [at(attempt) - deadline_ns for attempt in step.attempts if between(deadline_ns, at(attempt)) > late_ns]
         if over:
             breaches.append((step.id, f"{max(over) / NS_PER_MS:.0f} ms after it"))
     return breaches

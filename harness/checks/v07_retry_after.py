@@ -106,7 +106,12 @@ def judge(trial: Trial, params: Params) -> Verdict:
         return withheld
     answers = list(_answers(frame, params))
     notes = _notes(frame)
-    found = [*_feasible(answers, params), *_infeasible(answers, params), *_evidence(frame, answers, params), *notes]
+    found = [
+        *_feasible(frame, answers, params),
+        *_infeasible(frame, answers, params),
+        *_evidence(frame, answers, params),
+        *notes,
+    ]
     forms = len({answer.form for answer in answers})
     passed = (
         f"{len(answers)} answers with Retry-After in {forms} forms: each that fits its deadline was followed by "
@@ -158,7 +163,7 @@ def _answer(frame: Frame, params: Params, step: StepRows, place: int, deadline_n
         earliest = latest = at_ns + round(parsed.delay_s * NS_PER_S)
     expected_ns = _expected(frame, params, step)
     fits: bool | None = None
-    if latest + params.room + expected_ns <= deadline_ns:
+    if latest + params.room + expected_ns + frame.stalls.stalled_ns(at_ns, deadline_ns) <= deadline_ns:
         fits = True
     elif earliest + expected_ns > deadline_ns:
         fits = False
@@ -197,7 +202,8 @@ def _tokens_left(frame: Frame, step: StepRows, at_ns: int) -> bool:
     return before < int(tokens)
 
 
-def _feasible(answers: list[Answer], params: Params) -> list[Rule]:
+def _feasible(frame: Frame, answers: list[Answer], params: Params) -> list[Rule]:
+    between = frame.stalls.between
     fitting = [a for a in answers if a.fits and a.tokens]
     retried = [a for a in answers if a.retry is not None]
     none: list[Breach] = []
@@ -209,7 +215,7 @@ def _feasible(answers: list[Answer], params: Params) -> list[Rule]:
         retry = a.retry
         if retry is None:
             none.append(a.says("fits the deadline and was not retried"))
-        elif not a.stated and at(retry) > a.latest_ns + params.room:
+        elif not a.stated and between(a.latest_ns, at(retry)) > params.room:
             none.append(a.says(f"states no instant, and was slept for {_ms(at(retry) - a.at_ns)}"))
     for a in retried:
         retry = a.retry
@@ -221,7 +227,7 @@ def _feasible(answers: list[Answer], params: Params) -> list[Rule]:
         extra = [x for x in a.step.attempts[a.place + 2 :] if at(x) < ended_ns(retry) or answered(retry) < 400]
         if extra:
             twice.append(a.says(f"{1 + len(extra)} retries"))
-        if at(retry) + a.expected_ns > a.deadline_ns + params.late:
+        if between(a.deadline_ns - a.expected_ns, at(retry)) > params.late:
             overdue.append(a.says(f"retried {_ms(a.deadline_ns - at(retry))} before the deadline"))
     n, add = len(retried), "answers with a Retry-After that fits the deadline"
     return [
@@ -233,7 +239,7 @@ def _feasible(answers: list[Answer], params: Params) -> list[Rule]:
     ]
 
 
-def _infeasible(answers: list[Answer], params: Params) -> list[Rule]:
+def _infeasible(frame: Frame, answers: list[Answer], params: Params) -> list[Rule]:
     beyond = [a for a in answers if a.fits is False]
     retried: list[Breach] = []
     slept: list[Breach] = []
@@ -243,7 +249,7 @@ def _infeasible(answers: list[Answer], params: Params) -> list[Rule]:
         if a.retry is not None:
             retried.append(a.says(f"retried after {_ms(at(a.retry) - a.at_ns)}"))
             continue
-        if end is None or at(end) - a.at_ns > params.told_within:
+        if end is None or frame.stalls.between(a.at_ns, at(end)) > params.told_within:
             slept.append(a.says("no outcome" if end is None else f"told after {_ms(at(end) - a.at_ns)}"))
         if end is not None and (a.step.outcome not in _typed(a) or not end.get("reason")):
             untyped.append(a.says(f"ended {a.step.outcome}, reason {end.get('reason') or '(none)'}"))

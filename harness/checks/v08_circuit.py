@@ -39,6 +39,7 @@ from harness.checks.step_rows import Frame, StepRows, at, frame_of, most_at_once
 from harness.checks.verdict import Verdict
 from harness.ledger.outcomes import CANCELLED, DEPENDENCY_UNAVAILABLE, SERVED
 from harness.ledger.reader import CALLS, Trial, rows_of
+from harness.ledger.stalls import Stalls, stalls_on_the_way
 from harness.profile.base import DurationNs, Part
 from harness.profile.capacity import Circuit
 
@@ -72,6 +73,7 @@ class View:
     calls: list[Arrived]
     stages: list[Stage]
     steps: list[StepRows]
+    stalls: Stalls
 
     def of(self, state: str) -> list[Stage]:
         return [stage for stage in self.stages if stage.state == state]
@@ -84,7 +86,7 @@ class View:
     @property
     def healthy(self) -> bool:
         """Whether its own calls give no reason to refuse anything."""
-        return bool(self.calls) and not any(call.bad for call in self.calls)
+        return bool(self.calls) and not any(call.bad or call.held_up for call in self.calls)
 
 
 def judge(trial: Trial, params: Params) -> Verdict:
@@ -95,7 +97,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     if frame.profile.capacity is None:
         return rules.withheld(NAME, "the profile does not say how the circuits are set", "`capacity:` in the profile")
     views = [
-        View(name, d.circuit, arrived(frame, name), stages(frame, name), frame.of_dependency(name))
+        View(name, d.circuit, arrived(frame, name), stages(frame, name), frame.of_dependency(name), frame.stalls)
         for name, d in frame.profile.capacity.dependencies.items()
     ]
     found = [
@@ -123,7 +125,7 @@ def _opens(views: list[View], params: Params) -> Rule:
     breaches: list[Breach] = []
     for view in views:
         for stage in view.of(CLOSED):
-            due = should_have_opened(view.calls, view.rule, stage, params.react)
+            due = should_have_opened(view.calls, view.rule, stage, params.react, view.stalls)
             if due is not None:
                 during = [call for call in view.calls if call.t_ns >= due and call.ended_ns < stage.to_ns]
                 what = "slow" if sum(c.slow for c in during) > sum(c.failed for c in during) else "failed"
@@ -150,7 +152,7 @@ def _nothing_while_open(views: list[View], params: Params) -> Rule:
         for view in views
         for stage in view.of(OPEN)
         for call in view.calls
-        if stage.from_ns + params.in_flight < call.t_ns < stage.to_ns
+        if call.t_ns < stage.to_ns and view.stalls.between(stage.from_ns, call.t_ns) > params.in_flight
     ]
     came = sum(1 for _ in _came_in(views, OPEN))
     add = "steps that come while the circuit is open"
@@ -165,7 +167,10 @@ def _cools_down(views: list[View], params: Params) -> Rule:
         due = stage.from_ns + view.rule.open_for
         if stage.to_ns < due - params.in_flight:
             breaches.append((view.name, f"{_s(due - stage.to_ns)} too early"))
-        ignored = [s for s in view.steps if due + params.react < s.first_ns < stage.to_ns and not s.attempts]
+        ignored = [
+            s for s in view.steps
+            if view.stalls.between(due, s.first_ns) > params.react and s.first_ns < stage.to_ns and not s.attempts
+        ]  # fmt: skip
         if ignored and stage.to_ns > due + params.react:
             until = "for good" if stage.to_ns == NEVER_NS else f"until {_s(stage.to_ns)}"
             breaches.append(
@@ -202,7 +207,7 @@ def _reopens(views: list[View], params: Params) -> Rule:
                 continue
             failed += 1
             first = min(bad, key=lambda call: call.ended_ns)
-            if stage.followed_by != OPEN or stage.to_ns > first.ended_ns + params.react:
+            if stage.followed_by != OPEN or view.stalls.between(first.ended_ns, stage.to_ns) > params.react:
                 breaches.append((_id(first), f"{view.name}, probe ended badly at {_s(first.ended_ns)}"))
     add = "a fault that lasts longer than the cool-down, so that a probe fails"
     return never("half-open", "did not reopen after a failed probe", breaches, failed, 1, add, "stages")
@@ -259,8 +264,9 @@ def _elsewhere(views: list[View], params: Params) -> Rule:
 
 def _cheap(trial: Trial, frame: Frame, views: list[View], params: Params) -> Rule:
     """By the caller's clock, for calls that brought one step and did not wait in a queue before the circuit opened."""
+    between = stalls_on_the_way(trial).between
     took = {
-        str(row["call"]): int(row["done_ns"]) - int(row["sent_ns"])
+        str(row["call"]): between(int(row["sent_ns"]), int(row["done_ns"]))
         for row in rows_of(trial.folder / CALLS)
         if row.get("outcome") == DEPENDENCY_UNAVAILABLE and "sent_ns" in row
     }

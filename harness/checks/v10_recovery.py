@@ -102,7 +102,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
         return rules.withheld(NAME, what, "a fault (`outage` or `hang`) that lasts, ends, and is followed by more load")
     found = [rule for outage in outages for rule in _judge_one(frame, outage, params)]
     drained = sum(1 for outage in outages for wait in outage.backlog if wait.started)
-    stale = sum(len(_stale(frame, outage)) for outage in outages)
+    stale = sum(len(_stale(frame, outage, params.late)) for outage in outages)
     passed = (
         f"{stale} stale steps expired and none of them started; {drained} others drained by class and deadline, under "
         f"the tested capacity; interactive work was not held up, and the second wave did not open the circuit again."
@@ -158,8 +158,8 @@ def _wait(frame: Frame, step: StepRows) -> Iterator[Wait]:
 
 def _judge_one(frame: Frame, outage: Outage, params: Params) -> Iterator[Rule]:
     yield from _stale_rules(frame, outage, params)
-    yield _order(outage, params)
-    yield _interactive(outage, params)
+    yield _order(frame, outage, params)
+    yield _interactive(frame, outage, params)
     yield from _queue(frame, outage, params)
     yield from _rate(frame, outage, params)
     yield _stays_closed(frame, outage, params)
@@ -172,13 +172,13 @@ def _judge_one(frame: Frame, outage: Outage, params: Params) -> Iterator[Rule]:
         yield rules.enough("evidence", what, n, least, "steps", add)
 
 
-def _stale(frame: Frame, outage: Outage) -> list[StepRows]:
-    return [step for step in outage.steps if waited_past_deadline(frame, step)]
+def _stale(frame: Frame, outage: Outage, late_ns: int) -> list[StepRows]:
+    return [step for step in outage.steps if waited_past_deadline(frame, step, late_ns)]
 
 
 def _stale_rules(frame: Frame, outage: Outage, params: Params) -> Iterator[Rule]:
     mine = {step.id for step in outage.steps}
-    stale = _stale(frame, outage)
+    stale = _stale(frame, outage, params.late)
     started = [breach for breach in late_starts(frame, params.late) if breach[0] in mine]
     otherwise = [
         (step.id, f"ended {step.outcome or 'nowhere'}")
@@ -191,18 +191,19 @@ def _stale_rules(frame: Frame, outage: Outage, params: Params) -> Iterator[Rule]
     yield never(name, "went stale and did not end `expired`", otherwise, len(stale), params.stale, add)
 
 
-def _order(outage: Outage, params: Params) -> Rule:
+def _order(frame: Frame, outage: Outage, params: Params) -> Rule:
     """A start is out of order if one with a smaller key had been waiting, and went on waiting."""
+    between = frame.stalls.between
     queue = sorted(outage.waits, key=lambda wait: wait.from_ns)
     starts = sorted((w for w in queue if w.started and w.to_ns >= outage.closed_ns), key=lambda wait: wait.to_ns)
     waiting: list[tuple[tuple[int, int], int, Wait]] = []
     place = 0
     breaches: list[Breach] = []
     for start in starts:
-        while place < len(queue) and queue[place].from_ns + params.margin <= start.to_ns:
+        while place < len(queue) and between(queue[place].from_ns, start.to_ns) >= params.margin:
             heappush(waiting, (queue[place].key, place, queue[place]))
             place += 1
-        while waiting and waiting[0][2].to_ns <= start.to_ns + params.margin:
+        while waiting and between(start.to_ns, waiting[0][2].to_ns) <= params.margin:
             heappop(waiting)
         if waiting and waiting[0][0] < start.key:
             breaches.append((start.step.id, f"while {waiting[0][2].step.id} waited, which is more urgent"))
@@ -221,17 +222,15 @@ def _held_up_by_fifo(backlog: list[Wait]) -> int:
     return held_up
 
 
-def _interactive(outage: Outage, params: Params) -> Rule:
+def _interactive(frame: Frame, outage: Outage, params: Params) -> Rule:
     breaches: list[Breach] = []
     in_drain = 0
     for step in outage.steps:
         if step.told("traffic_class") != "interactive" or step.first_ns < outage.closed_ns:
             continue
         in_drain += step.first_ns <= outage.drained_ns
-        if step.attempts:
-            waited = at(step.attempts[0]) - step.first_ns
-        else:
-            waited = (at(step.end) if step.end else NEVER_NS) - step.first_ns
+        until = at(step.attempts[0]) if step.attempts else at(step.end) if step.end else NEVER_NS
+        waited = frame.stalls.between(step.first_ns, until)
         if waited > params.interactive_wait:
             breaches.append((step.id, f"waited {waited / NS_PER_MS:.0f} ms, at most {_ms(params.interactive_wait)}"))
         elif step.outcome not in (SERVED, None):
@@ -248,13 +247,14 @@ def _queue(frame: Frame, outage: Outage, params: Params) -> Iterator[Rule]:
         if not mine:
             continue
         # Seen from the dependency, one that starts arrives a little later than its place in the queue is free again.
-        most, where = most_at_once((w.from_ns, w.to_ns - params.margin) for w in mine)
-        over = [(w.step.id, f"{most} waiting at {where / 1e9:.2f} s") for w in mine if w.from_ns <= where < w.to_ns]
+        lived = frame.stalls.lived
+        most, where = most_at_once((lived(w.from_ns), lived(w.to_ns) - params.margin) for w in mine)
+        over = [w.step.id for w in mine if lived(w.from_ns) <= where < lived(w.to_ns)]
         full = sum(1 for s in outage.steps if s.outcome == THROTTLED and s.told("operation") == kind)
         finding = rules.at_most(
             outage.dependency, f"{kind}s waiting at once", most, bulkhead.queue, "steps", len(mine),
             f"{outage.dependency}: {most} {kind}s waited at once where the queue holds {bulkhead.queue}",
-            [witness for witness, _ in over],
+            over,
         )  # fmt: skip
         yield finding
         if most <= bulkhead.queue:
@@ -263,7 +263,10 @@ def _queue(frame: Frame, outage: Outage, params: Params) -> Iterator[Rule]:
 
 
 def _rate(frame: Frame, outage: Outage, params: Params) -> Iterator[Rule]:
-    """max over i <= j of (j - i + 1) - rate * (t_j - t_i), over the arrivals of the drain."""
+    """max over i <= j of (j - i + 1) - rate * (t_j - t_i), over the arrivals of the drain.
+
+    t_i: what arrived in a stall, or just after one, may have been started when the stall began.
+    """
     if frame.profile.capacity is None:
         return
     rate = float(frame.profile.capacity.recovery.to_rate)
@@ -272,7 +275,8 @@ def _rate(frame: Frame, outage: Outage, params: Params) -> Iterator[Rule]:
     lowest, most, where = float("inf"), 0.0, outage.closed_ns
     for count, instant in enumerate(starts):
         level = count - rate * (instant - outage.closed_ns) / NS_PER_S
-        lowest = min(lowest, level)
+        begun_ns = frame.stalls.earliest(instant, params.margin)
+        lowest = min(lowest, count - rate * (begun_ns - outage.closed_ns) / NS_PER_S)
         if level - lowest + 1 > most:
             most, where = level - lowest + 1, instant
     said = (

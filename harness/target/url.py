@@ -25,7 +25,7 @@ from harness.target.tls import Tls, context_of, name_of, words_of
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _PROBE_S = 5.0
 _ASK_S = 10.0
-_KINDS = ("decisions", "arrivals", "effects")
+_KINDS = ("decisions", "arrivals", "effects", "stalls")
 """Names of files are made of these, so what a target says of itself is not among them unless it is one of these."""
 _LARGEST_ANSWER = 8 << 20
 _EXAMPLE = "http://127.0.0.1:8080"
