@@ -34,6 +34,7 @@ COMMANDS = {
     "judge": "judge",
     "defects": "defects",
     "verify": "verify",
+    "worker": "worker",
 }
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)

@@ -9,10 +9,12 @@ import click
 from harness import trial
 from harness.checks.agreement import agreement
 from harness.cli import options, targets
+from harness.cli.distribution import announcing, workers_of, workers_options
 from harness.cli.interrupting import until_interrupted
 from harness.cli.output import live_progress, show_judged
 from harness.ledger.reader import read_trial
 from harness.profile.loader import Loaded
+from harness.target.driver_process import ALONE, Workers
 
 
 @click.command()
@@ -25,6 +27,7 @@ from harness.profile.loader import Loaded
 @options.seed_option
 @options.reports_option
 @options.defect_option
+@workers_options
 @click.option("--against-simulation", is_flag=True, help="Hold the trial against its simulation, side by side.")
 @options.json_option
 def command(
@@ -37,6 +40,10 @@ def command(
     seed: int | None,
     reports: Path,
     defect: str | None,
+    workers: int,
+    remote_workers: int,
+    listen: str,
+    join_within: float,
     against_simulation: bool,
     as_json: bool,
 ) -> int:
@@ -47,8 +54,10 @@ def command(
       overload run profiles/worked_example.yaml --time-scale 0.25
       overload run profiles/worked_example.yaml --time-scale 0.25 --variant fair_queues --against-simulation
       overload run profiles/steady.yaml --target http://127.0.0.1:8080 --json
+      overload run profiles/worked_example_x8.yaml --workers 2
       overload run profiles/steady.yaml --target docs/examples/nginx/target.yaml --dry-run
     """
+    driven_by = workers_of(workers, remote_workers, listen, join_within)
     loads = [options.load_profile(profile, name, sets, time_scale, seed) for name in variants or (None,)]
     where = targets.target_of(target)
     if dry_run:
@@ -59,17 +68,19 @@ def command(
             f"times; a stub is scaled alike by: overload stub {profile} --time-scale {time_scale:g}",
             err=True,
         )
-    trials = (run_one(loaded, where, reports, defect, against_simulation) for loaded in loads)
+    trials = (run_one(loaded, where, reports, defect, against_simulation, driven_by) for loaded in loads)
     return show_judged(until_interrupted(trials), as_json)
 
 
-def run_one(loaded: Loaded, target: trial.Target, reports: Path, defect: str | None, against: bool) -> trial.Judged:
+def run_one(
+    loaded: Loaded, target: trial.Target, reports: Path, defect: str | None, against: bool, workers: Workers = ALONE
+) -> trial.Judged:
     """One live trial with its progress shown; with `against`, its simulation beside it."""
     targets.announce(loaded, target)
     name = loaded.profile.name + (f"-{loaded.variant}" if loaded.variant else "")
     folder = trial.new_folder(reports, name)
     with live_progress(loaded.profile, name) as on_progress:
-        judged = trial.run(loaded, folder, target, defect, on_progress)
+        judged = trial.run(loaded, folder, target, defect, announcing(on_progress), workers)
     if not against or judged.interrupted:
         return judged
     simulated = trial.new_folder(reports, f"{name}-simulated")
