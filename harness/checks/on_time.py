@@ -1,9 +1,11 @@
 """trial.on_time: the generator kept its schedule, so that the target is not blamed for the harness.
 
 INVALID if lateness (sent - due), its p99 or its mean, over the trial or in a phase, or the bundled stub's own loop lag,
-or how far the clock of a worker on another machine may be off, is over a share of the service time; or if more than a
-share of the calls could not be sent at all. The calls of the ordinary tenants are looked at by themselves too: among a
-runaway's many, theirs would not be seen, and it is they who are judged. PASS says that it was on time.
+or how far the clock of a worker on another machine may be off, is over a share of the service time; if more than a share
+of the calls could not be sent at all; or if the stub's loop stood still for more than a share of the trial or a phase:
+tolerances do not run then (harness/ledger/stalls.py), and must not be stretched without bound. The calls of the ordinary
+tenants are looked at by themselves too: among a runaway's many, theirs would not be seen, and it is they who are judged.
+PASS says that it was on time.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.outcomes import DROPPED
 from harness.ledger.reader import Trial
+from harness.ledger.stalls import stalls_of
 from harness.ledger.workers import clock_errors
 from harness.measure.quantiles import quantile
 from harness.profile.base import DurationNs, Part
@@ -31,12 +34,14 @@ CLOCK_ERROR = "clock error"
 class Params(Part):
     """share: of the mean service time, at which lateness makes a trial INVALID. at_most: the bound itself, for a target
     whose service time is not known. dropped: most calls that may not have been sent, as a share. least_calls: a part
-    with fewer (a phase, or the ordinary tenants' calls of it) is not judged alone.
+    with fewer (a phase, or the ordinary tenants' calls of it) is not judged alone. stalled: most of the trial, or of a
+    phase, in which the stub's loop may have stood still, as a share.
     """
 
     share: Annotated[float, Field(gt=0, le=1)] = 0.1
     at_most: DurationNs | None = None
     dropped: Annotated[float, Field(ge=0, lt=1)] = 0.001
+    stalled: Annotated[float, Field(ge=0, le=1)] = 0.5
     least_calls: Annotated[int, Field(ge=1, strict=True)] = 100
 
 
@@ -51,7 +56,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     if bound_ns is None:
         mean = service_time(trial, profile).mean_ns
         bound_ns = int(mean * params.share) if mean else None
-    findings = list(_dropped(trial, profile, params))
+    findings = [*_dropped(trial, profile, params), *_stalled(trial, profile, params)]
     if bound_ns is not None:
         findings += [*_lateness(trial, profile, params, bound_ns), *_loop_lag(trial, bound_ns)]
         findings += [
@@ -115,6 +120,20 @@ def _loop_lag(trial: Trial, bound_ns: int) -> Iterator[Finding]:
     lag: dict[str, Any] | None = (trial.manifest.get("ended") or {}).get("stub_loop_lag")
     if lag and isinstance(lag.get("p99_ns"), int):
         yield _finding("stub", "p99 loop lag", lag["p99_ns"], bound_ns, int(lag.get("samples", 0)))
+
+
+def _stalled(trial: Trial, profile: Profile, params: Params) -> Iterator[Finding]:
+    """Of the time until the last answer, and of each phase."""
+    stalls = stalls_of(trial)
+    if not len(stalls.from_ns):
+        return
+    ended_ns = int(trial.calls.done_ns.max())
+    windows = [(f"stub, {name}", window.from_ns, window.to_ns) for name, window in profile.phases.items()]
+    for subject, from_ns, to_ns in (("stub", 0, ended_ns), *windows):
+        if to_ns > from_ns:
+            share = stalls.stalled_ns(from_ns, to_ns) / (to_ns - from_ns)
+            word = Word.INVALID if share > params.stalled else Word.PASS
+            yield Finding(subject, "time stalled", word, share * 100, None, None, params.stalled * 100, "%", 1)
 
 
 def _finding(subject: str, quantity: str, value_ns: int, bound_ns: int, samples: int) -> Finding:
