@@ -1,11 +1,11 @@
 """trial.on_time: the generator kept its schedule, so that the target is not blamed for the harness.
 
 INVALID if lateness (sent - due), its p99 or its mean, over the trial or in a phase, or the bundled stub's own loop lag,
-or how far the clock of a worker on another machine may be off, is over a share of the service time; if more than a share
-of the calls could not be sent at all; or if the stub's loop stood still for more than a share of the trial or a phase:
-tolerances do not run then (harness/ledger/stalls.py), and must not be stretched without bound. The calls of the ordinary
-tenants are looked at by themselves too: among a runaway's many, theirs would not be seen, and it is they who are judged.
-PASS says that it was on time.
+or how far the clock of a worker on another machine may be off, is over a share of the service time; if more than a
+share of the calls could not be sent at all; or if the stub's loop stood still for more than a share of the trial or of
+a phase: tolerances do not run then (harness/ledger/stalls.py), and must not be stretched without bound. The calls of
+the ordinary tenants are looked at by themselves too: among a runaway's many, theirs would not be seen, and it is they
+who are judged. PASS says that it was on time.
 """
 
 from __future__ import annotations
