@@ -25,6 +25,7 @@ COMMANDS = {
     "replay": "replay",
     "learn": "learn",
     "shadow": "shadow",
+    "watch": "watch",
     "check": "check",
     "report": "report",
     "profile": "profile",

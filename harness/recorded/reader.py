@@ -5,6 +5,7 @@ Raises RecordedError and nothing else, whatever the bytes are.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone, tzinfo
@@ -61,6 +62,36 @@ def read(sources: Sequence[Source], how: Reading, account: Account) -> Iterator[
         yield from _records(
             source.name, chain(head, numbered), skip, _Columns(kind, how, source, head), clock, rng, account
         )
+
+
+class Growing:
+    """The same for a log that grows: its format is found from the first lines that come, then kept."""
+
+    def __init__(self, name: str, how: Reading, account: Account) -> None:
+        self._source = Source(name, io.BytesIO(), None, name)
+        self._how, self._account = how, account
+        self._clock = Clock(how.zone)
+        self._columns: _Columns | None = None
+        self._skip = self._lines = 0
+
+    def records(self, new: Iterable[bytes | None]) -> Iterator[Record]:
+        """The calls on lines that were added. Raises RecordedError if the first that come are of no known format."""
+        numbered = ((self._count(), line) for line in new)
+        head: list[tuple[int, bytes | None]] = []
+        if self._columns is None:
+            head = _head(numbered)
+            if not any(line and line.strip() for _, line in head):
+                return
+            kind, self._skip = _format_of(self._source.name, head, self._how, self._clock)
+            self._account.formats[self._source.name] = kind.name
+            self._columns = _Columns(kind, self._how, self._source, head)
+        yield from _records(
+            self._source.name, chain(head, numbered), self._skip, self._columns, self._clock, None, self._account
+        )
+
+    def _count(self) -> int:
+        self._lines += 1
+        return self._lines
 
 
 def _head(numbered: Iterator[tuple[int, bytes | None]]) -> list[tuple[int, bytes | None]]:
