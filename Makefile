@@ -1,16 +1,17 @@
 # overload. On a machine with git, make and Python 3.11 or newer:
 #   make demo        sets up, runs the worked example over real HTTP, shows the result
 #   make test        sets up, runs every test that needs only Python
-#   make test-real   sets up, runs the tests that need a browser (apt-get install chromium)
+#   make test-real   sets up, runs the tests that need more: a browser (apt-get install chromium), real clients
 #   make test-slow   sets up, runs the campaigns
 #   make check       sets up, ruff, mypy --strict, import rules and purity
 #   make bench       sets up, prints the figures of docs/performance.md, beside their peers
 PYTHON ?= python3
 VENV ?= .venv
+CLIENTS ?= .venv-clients
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test test-real test-slow check bench lock clean
+.PHONY: help demo test test-real test-slow check bench lock clients lock-clients clean
 
 help:
 	@sed -n '2,7s/^# *//p' Makefile
@@ -26,10 +27,18 @@ demo: $(VENV)/.ready
 	$(BIN)/overload demo
 
 test: $(VENV)/.ready
-	$(PYTEST) -n 2 --dist loadgroup -m "not slow and not browser"
+	$(PYTEST) -n 2 --dist loadgroup -m "not slow and not browser and not real"
 
-test-real: $(VENV)/.ready
-	$(PYTEST) -m browser
+test-real: $(VENV)/.ready $(CLIENTS)/.ready
+	OVERLOAD_CLIENTS=$(CLIENTS) $(PYTEST) -m "browser or real"
+
+# Real clients, judged in tests/real, are kept apart from what overload itself needs.
+clients: $(CLIENTS)/.ready
+
+$(CLIENTS)/.ready: tests/real/requirements-clients.txt
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
 
 test-slow: $(VENV)/.ready
 	$(PYTEST) -m slow -s
@@ -52,5 +61,8 @@ bench: $(VENV)/.ready
 lock:
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --extra dev --python-version 3.11 pyproject.toml -o requirements.lock
 
+lock-clients:
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 tests/real/requirements-clients.in -o tests/real/requirements-clients.txt
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
