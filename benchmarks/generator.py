@@ -4,10 +4,11 @@
 
 Target: a server in a process of its own that answers at once (tiny_server.py). Ours: `python -m harness.live` with its
 open loop, its ledger row and Locust's statistics, as the driver itself accounts for it (user + system, from the epoch
-to the end). Peers: FastHttpUser and HttpUser without a wait, one GET a call; no open loop, no ledger. Twice: one call
-at a time, where every call pays for two wake-ups, a kernel timer and a sleeping server; and fifty at once, as tenants
-in step or users side by side. A bare blocking socket shows what of the former is the machine's. The best of the repeats
-counts: what else runs here only adds.
+to the end). Over TLS, handshakes included, at a rate that leaves time for them (one costs more than ten calls), beside
+plain HTTP at the same rate. Peers, over plain HTTP: FastHttpUser and HttpUser without a wait, one GET a call; no open
+loop, no ledger. Twice: one call at a time, where every call pays for two wake-ups, a kernel timer and a sleeping
+server; and fifty at once, as tenants in step or users side by side. A bare blocking socket shows what of the former is
+the machine's. The best of the repeats counts: what else runs here only adds.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ def tiny_server(*arguments: str) -> Iterator[str]:
     """Its URL."""
     command = [sys.executable, str(ROOT / "benchmarks" / "tiny_server.py"), *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
+        scheme = "https" if "--tls" in arguments else "http"
+        yield f"{scheme}://127.0.0.1:{server.stdout.readline().strip()}"
         server.stdin.close()
 
 
-def drive(url: str, rate: int, duration_s: float, tenants: int = 1) -> tuple[dict, Path]:
+def drive(url: str, rate: int, duration_s: float, tenants: int = 1, ca: str | None = None) -> tuple[dict, Path]:
     """One live trial of evenly spaced calls; its `done` event and its folder."""
     from harness.target.driver_process import LiveProcess
 
@@ -48,7 +50,7 @@ def drive(url: str, rate: int, duration_s: float, tenants: int = 1) -> tuple[dic
         "duration": f"{duration_s:.3f}s",
         "tenants": {f"t{i}": {"rate": f"{rate / tenants:g}/s"} for i in range(tenants)},
     }
-    target = {"kind": "url", "url": url}
+    target = {"kind": "url", "url": url} | ({"tls": {"ca": ca}} if ca is not None else {})
     manifest = {"schema": 1, "profile": profile, "time_scale": 1.0, "target": target}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with LiveProcess(folder) as driver:
@@ -60,12 +62,23 @@ def drive(url: str, rate: int, duration_s: float, tenants: int = 1) -> tuple[dic
     return done, folder
 
 
-def ours(url: str, calls: int, rate: int, tenants: int) -> float:
-    done, folder = drive(url, rate, calls / rate, tenants)
+def ours(url: str, calls: int, rate: int, tenants: int, ca: str | None = None) -> float:
+    done, folder = drive(url, rate, calls / rate, tenants, ca)
     rows = (folder / "calls.jsonl").read_bytes().count(b"\n")
     shutil.rmtree(folder)
     assert done["calls"] == rows == calls, (done, rows)
     return done["cpu_ns"] / 1e3 / calls
+
+
+def certificates(folder: str) -> tuple[str, str]:
+    """A server's PEM file, key included, and its CA's."""
+    import trustme
+
+    authority = trustme.CA()
+    server, ca = f"{folder}/server.pem", f"{folder}/ca.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(server)
+    authority.cert_pem.write_to_path(ca)
+    return server, ca
 
 
 def bare(url: str, calls: int) -> float:
@@ -130,12 +143,18 @@ def main() -> None:
         run_peer(options.peer, options.url, options.calls, options.users)
         return
     calls, few = options.calls, max(50, options.calls // 4)
-    with tiny_server() as url:
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(tiny_server())
+        pem, ca = certificates(stack.enter_context(tempfile.TemporaryDirectory()))
+        secure = stack.enter_context(tiny_server("--tls", pem))
         runs: dict[tuple[str, str], Callable[[], float]] = {
             ("fifty at once", "harness.live"): lambda: ours(url, calls, 10_000, 50),
+            ("fifty at once", "1,000/s, plain"): lambda: ours(url, few, 1_000, 50),
+            ("fifty at once", "1,000/s, TLS"): lambda: ours(secure, few, 1_000, 50, ca),
             ("fifty at once", "FastHttpUser"): lambda: peer("fast", url, few, 50),
             ("fifty at once", "HttpUser"): lambda: peer("http", url, few, 50),
             ("one at a time", "harness.live"): lambda: ours(url, few, 1_000, 1),
+            ("one at a time", "1,000/s, TLS"): lambda: ours(secure, few, 1_000, 1, ca),
             ("one at a time", "FastHttpUser"): lambda: peer("fast", url, few, 1),
             ("one at a time", "HttpUser"): lambda: peer("http", url, few, 1),
             ("one at a time", "bare socket"): lambda: bare(url, few),
@@ -144,9 +163,9 @@ def main() -> None:
         for _ in range(options.repeats):
             for name, run in runs.items():
                 best[name] = min(best[name], run())
-    print(f"{'':<15}{'generator':<14}{'us CPU a call':>14}{'ratio':>8}")
+    print(f"{'':<15}{'generator':<16}{'us CPU a call':>14}{'ratio':>8}")
     for (how, name), cost in best.items():
-        print(f"{how:<15}{name:<14}{cost:>14.1f}{cost / best[how, 'harness.live']:>8.1f}")
+        print(f"{how:<15}{name:<16}{cost:>14.1f}{cost / best[how, 'harness.live']:>8.1f}")
     own = best["fifty at once", "harness.live"]
     print(f"goal: at most {GOAL_US:g} us, ledger row included: {'met' if own <= GOAL_US else 'NOT met'} ({own:.1f})")
 

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import selectors
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -32,9 +33,13 @@ class Answering(asyncio.Protocol):
         self.transport.write(ANSWER)  # type: ignore[attr-defined]
 
 
-async def serve() -> None:
+async def serve(pem: str | None) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Answering, "127.0.0.1", 0)
+    context = None
+    if pem is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem)
+    server = await loop.create_server(Answering, "127.0.0.1", 0, ssl=context)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 
@@ -78,13 +83,14 @@ def serve_stamped(path: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stamps", metavar="FILE")
-    stamps = parser.parse_args().stamps
-    if stamps:
-        serve_stamped(stamps)
+    parser.add_argument("--tls", metavar="PEM", help="serve TLS with the certificate and key of this file")
+    options = parser.parse_args()
+    if options.stamps:
+        serve_stamped(options.stamps)
     else:
         import uvloop
 
-        uvloop.run(serve())
+        uvloop.run(serve(options.tls))
 
 
 if __name__ == "__main__":

@@ -128,7 +128,8 @@ def reason_of(error: ssl.SSLError) -> str:
 
 def refuses_ours(error: ssl.SSLError) -> bool:
     """An alert about the client certificate. With TLS 1.3 it comes when the client's handshake is over already."""
-    return any(alert in (error.reason or "") for alert in _OUR_CERTIFICATE)
+    said = getattr(error, "reason", None) or ""  # only errors of OpenSSL's own have one
+    return any(alert in said for alert in _OUR_CERTIFICATE)
 
 
 def words_of(error: ssl.SSLError) -> str:

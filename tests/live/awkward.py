@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 import threading
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import Any
 
 from harness.ledger.outcomes import TERMINAL
 from harness.target.driver_process import LiveProcess
+from harness.target.tls import Tls
 
 
 @dataclass
@@ -77,13 +79,14 @@ class Server:
     """What it saw. `stop()` closes the listening socket and every connection at once."""
 
     port: int = 0
+    scheme: str = "http"
     seen: list[Seen] = field(default_factory=list)
     accepted: int = 0
     stop: Callable[[], None] = lambda: None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def attempts(self) -> list[str]:
         return [seen.headers["overload-attempt"] for seen in self.seen]
@@ -102,9 +105,9 @@ async def _read_request(connection: Connection) -> Seen | None:
 
 
 @contextlib.contextmanager
-def serving(behave: Behaviour, die_after: int | None = None) -> Iterator[Server]:
+def serving(behave: Behaviour, die_after: int | None = None, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
     """A server on a free port of loopback. die_after: it goes away, listening socket and all, at that request."""
-    server = Server()
+    server = Server(scheme="https" if tls is not None else "http")
     loop = asyncio.new_event_loop()
     tasks: set[asyncio.Task[Any]] = set()
     over = asyncio.Event()
@@ -132,7 +135,7 @@ def serving(behave: Behaviour, die_after: int | None = None) -> Iterator[Server]
                 await writer.wait_closed()
 
     async def main(started: threading.Event) -> None:
-        listening = await asyncio.start_server(on_connection, "127.0.0.1", 0, limit=1 << 20)
+        listening = await asyncio.start_server(on_connection, "127.0.0.1", 0, limit=1 << 20, ssl=tls)
         server.port = listening.sockets[0].getsockname()[1]
         server.stop = lambda: loop.call_soon_threadsafe(over.set)
         started.set()
@@ -188,9 +191,13 @@ def drive(
     time_scale: float = 1.0,
     environment: dict[str, str] | None = None,
     during: Callable[[LiveProcess, dict[str, Any]], None] | None = None,
+    tls: Tls | None = None,
+    **target: Any,
 ) -> Driven:
-    """Drives a trial to its end. during: called at each progress event."""
-    (folder / "manifest.json").write_text(json.dumps(manifest_of(profile, url, kind, time_scale)))
+    """Drives a trial to its end. during: called at each progress event. target: more of the manifest's `target`."""
+    manifest = manifest_of(profile, url, kind, time_scale)
+    manifest["target"] |= target | ({"tls": tls.to_json()} if tls is not None else {})
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     with LiveProcess(folder, environment) as driver:
         driver.ready()
         driver.begin(time.monotonic_ns() + 20_000_000)
