@@ -25,6 +25,7 @@ COMMANDS = {
     "replay": "replay",
     "learn": "learn",
     "shadow": "shadow",
+    "calls": "calls",
     "watch": "watch",
     "check": "check",
     "report": "report",
