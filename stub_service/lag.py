@@ -4,19 +4,26 @@ A tick every 10 ms on an absolute schedule; a sample is how late the tick was ha
 counted with the lateness each would have had (the correction for coordinated omission of HdrHistogram), or a stall of a
 second would be one sample in a hundred. Fixed memory: logarithmic buckets, 16 to a power of two, 6 % wide at most.
 
-A tick that comes noticeably late is also told as a stall: [the last tick that was handled, this one), in which the loop
-gave no sign of life although one was due. What took long only because of that is no fault of the policy under test.
+Two ticks between which the loop had no time to spare are also told, as a stall [the one, the other): it gave no sign of
+life although one was due, or it was at work all the time, or waited for a processor. What takes several turns of the
+loop takes long then, and that is no fault of the policy under test.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from stub_service.timers import Timers
 
 TICK_NS = 10_000_000
 STALL_NS = 2_000_000
-"""A tick later than this tells of a stall. A loop that is merely at work, in turns shorter than this, has none."""
+"""A tick later than this tells of a stall."""
+SPARE_PART = 5
+"""And so does one that finds less than this part of the time since the one before it idle: a fifth."""
+_SCHEDSTAT = Path("/proc/self/schedstat")
 _SUB_BITS = 4
 _SUB = 1 << _SUB_BITS
 _BUCKETS = 64 * _SUB
@@ -73,13 +80,33 @@ def nobody(from_ns: int, to_ns: int) -> None:
     """Is told of no stall."""
 
 
+def busy_clock() -> Callable[[], int]:
+    """Reads how long the main thread has run or waited for a processor [ns]: by Linux's scheduler (proc(5), schedstat);
+    elsewhere only how long this thread has run."""
+    try:
+        file = os.open(_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
+        os.pread(file, 64, 0).split()[1]
+    except (OSError, IndexError):
+        return time.thread_time_ns
+
+    def read() -> int:
+        ran, waited, _ = os.pread(file, 64, 0).split()
+        return int(ran) + int(waited)
+
+    return read
+
+
 class LoopLag:
     """Ticks on the stub's timers until they are closed. on_stall: told of each stall since the first `restart`; before
-    that there is no trial that it could belong to."""
+    that there is no trial that it could belong to. busy_ns: as of `busy_clock`."""
 
-    def __init__(self, timers: Timers, now_ns: int, on_stall: OnStall = nobody) -> None:
+    def __init__(
+        self, timers: Timers, now_ns: int, on_stall: OnStall = nobody, busy_ns: Callable[[], int] = lambda: 0
+    ) -> None:
         self._timers = timers
         self._on_stall = on_stall
+        self._busy_ns = busy_ns
+        self._busy_until_ns = busy_ns()
         self._alive_ns = now_ns
         self._in_trial = False
         self.histogram = Histogram()
@@ -101,9 +128,12 @@ class LoopLag:
         }
 
     def _tick(self, _: None, due_ns: int, now_ns: int) -> None:
-        if self._in_trial and now_ns - due_ns > STALL_NS:
+        busy_ns = self._busy_ns()
+        since_ns = now_ns - self._alive_ns
+        spare_ns = since_ns - (busy_ns - self._busy_until_ns)
+        if self._in_trial and (now_ns - due_ns > STALL_NS or spare_ns * SPARE_PART < since_ns):
             self._on_stall(self._alive_ns, now_ns)
-        self._alive_ns = now_ns
+        self._alive_ns, self._busy_until_ns = now_ns, busy_ns
         add = self.histogram.add
         for _missed in range(_MOST_MISSED):
             add(now_ns - due_ns)

@@ -33,7 +33,7 @@ from stub_service.capacity_shell import CapacityShell, LayDefect
 from stub_service.clock import Clock
 from stub_service.evidence import ARRIVALS, DECISIONS, EFFECTS, STALLS, Evidence
 from stub_service.identity import Identify
-from stub_service.lag import LoopLag
+from stub_service.lag import LoopLag, busy_clock
 from stub_service.live import LiveService
 from stub_service.metrics import Metrics
 from stub_service.timers import Timers
@@ -114,7 +114,7 @@ async def _serve(
     def stalled(from_ns: int, to_ns: int) -> None:
         evidence[STALLS].add({"from_ns": clock.since_epoch(from_ns), "to_ns": clock.since_epoch(to_ns)})
 
-    lag = LoopLag(timers, time.monotonic_ns(), stalled)
+    lag = LoopLag(timers, time.monotonic_ns(), stalled, busy_clock())
     http = app.make_server(app.Parts(live, capacity, identify, metrics, lag, evidence, clock))
     _prepare_process()
     server = await loop.create_server(http, sock=listener, backlog=_BACKLOG, ssl=tls)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from harness.checks.verdict import Word
 from harness.ledger.reader import LedgerError, read_trial
 from harness.ledger.stalls import STALLS, stalls, stalls_of, stalls_on_the_way
-from stub_service.lag import STALL_NS, TICK_NS, LoopLag
+from stub_service.lag import SPARE_PART, STALL_NS, TICK_NS, LoopLag, busy_clock
 from tests.unit.ledgers import rows_of, write_rows
 from tests.unit.verification_trials import ARRIVALS, CALLS, DECISIONS, edited, healthy, more, verdict
 
@@ -62,6 +64,24 @@ def test_the_loop_tells_of_late_ticks_since_the_last_one_that_came():
     begin_ns = timers.set[0] - TICK_NS + STALL_NS
     timers.fire(STALL_NS + 1)
     assert told == [(begin_ns, begin_ns + TICK_NS + 1)]
+
+
+def test_the_loop_tells_of_ticks_between_which_it_was_never_idle():
+    told, timers, busy, spare_ns = [], FakeTimers(), [0], TICK_NS // SPARE_PART
+    lag = LoopLag(timers, 0, lambda *span: told.append(span), lambda: busy[0])
+    lag.restart()
+    for work_ns in (TICK_NS - spare_ns, TICK_NS - spare_ns + 1, 0):
+        busy[0] += work_ns
+        timers.fire(0)
+    assert told == [(TICK_NS, 2 * TICK_NS)]
+
+
+def test_how_long_the_loop_was_busy_never_decreases_and_grows_with_work():
+    busy_ns = busy_clock()
+    before, begin_ns = busy_ns(), time.thread_time_ns()
+    while time.thread_time_ns() - begin_ns < 30 * MS:
+        pass
+    assert busy_ns() - before >= 20 * MS
 
 
 def test_a_target_without_them_and_virtual_time_have_none(tmp_path):
