@@ -89,7 +89,9 @@ def master(options: argparse.Namespace) -> int:
     made.listen()
     children = Children(made.process_ended)
     try:
-        return _conduct(options, made, children, runner, rows, planned(manifest.profile, recorded))
+        code = _conduct(options, made, children, runner, rows, planned(manifest.profile, recorded))
+        children.wait()
+        return code
     finally:
         children.end()
         _unplug(runner)
@@ -186,16 +188,20 @@ class Children:
         how = f"its process was killed by signal {-code}" if code < 0 else f"its process ended with code {code}"
         self._ended(name, how)
 
+    def wait(self) -> None:
+        """For those that may go."""
+        with gevent.Timeout(GO_S, False):
+            for process in self._started.values():
+                process.wait()
+
     def end(self) -> None:
-        """Waits for those that may go; closing its standard input ends any other at once."""
+        """Those that are still there: closing its standard input ends a worker at once."""
         for process in self._started.values():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(GO_S)
             assert process.stdin is not None
             with suppress(OSError):
                 process.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(GO_S)
+        self.wait()
+        for process in self._started.values():
             if process.poll() is None:
                 process.kill()
                 process.wait()
