@@ -79,10 +79,11 @@ class Master:
         self._accepting = accepting
         self._expected = 0
         self._ending = False
+        self._released = False
         self._pings: dict[int, tuple[str, int]] = {}
 
     def listen(self) -> None:
-        """Has Locust tell this master of what workers say."""
+        """Has Locust tell this master of what workers say, and lets them hear that it is there."""
         acts = {
             wire.HELLO: self.on_hello,
             wire.PONG: self.on_pong,
@@ -93,6 +94,12 @@ class Master:
             wire.LEAVING: self.on_leaving,
         }
         wire.register(self._runner, acts)
+        gevent.spawn(self._beat)
+
+    def _beat(self) -> None:
+        while not self._released:
+            self._tell_all(wire.BEAT, {})
+            gevent.sleep(wire.BEAT_S)
 
     # Before the trial.
 
@@ -246,7 +253,6 @@ class Master:
     def _watch(self) -> None:
         turned_ns = monotonic_ns()
         while not self.finished.is_set():
-            self._tell_all(wire.BEAT, {})
             gevent.sleep(wire.BEAT_S)
             now_ns = monotonic_ns()
             stuck, turned_ns = now_ns - turned_ns - int(wire.BEAT_S * 1e9) > wire.STUCK_NS, now_ns
@@ -360,10 +366,18 @@ class Master:
 
     def release(self) -> None:
         """Workers may go: what they had is written. Those that were lost, if they hear of it, go as well."""
+        self._released = True
         for member in self.members.values():
             why = {"why": f"the master holds it for lost: {member.lost.why}"} if member.lost is not None else {}
             with suppress(Exception):
                 self._tell(member, wire.OVER, why)
+
+    def dismiss(self, why: str) -> None:
+        """There is to be no trial."""
+        self._released = True
+        for member in self.members.values():
+            with suppress(Exception):
+                self._runner.send_message(wire.AWAY, {"why": why}, member.client_id)
 
     def measure_again(self) -> None:
         """Once more the clocks of other machines: how far they have drifted apart."""

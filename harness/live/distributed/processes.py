@@ -27,6 +27,7 @@ from locust.env import Environment
 from locust.event import Events
 from locust.exception import RPCError
 
+from harness.errors import BadInput
 from harness.ledger.reader import CALLS
 from harness.ledger.writer import JsonLines
 from harness.live.distributed import wire
@@ -92,6 +93,9 @@ def master(options: argparse.Namespace) -> int:
         code = _conduct(options, made, children, runner, rows, planned(manifest.profile, recorded))
         children.wait()
         return code
+    except BadInput as error:
+        made.dismiss(str(error))
+        raise
     finally:
         children.end()
         _unplug(runner)
