@@ -34,7 +34,7 @@ from harness.report import write_reports
 from harness.simulate.capacity import RETURN_WITHIN_NS
 from harness.simulate.record import files_of, has_runs, simulation_of
 from harness.simulate.service import capacity_config, shared_service
-from harness.target.driver_process import LiveProcess
+from harness.target.driver_process import ALONE, LiveProcess, Workers
 from harness.target.file import Described, tls_of
 from harness.target.session import Session, refuse
 from harness.target.stub import StubProcess
@@ -99,9 +99,14 @@ def new_folder(reports: Path, name: str) -> Path:
 
 
 def run(
-    loaded: Loaded, folder: Path, target: Target, defect: str | None = None, on_progress: Progress = lambda event: None
+    loaded: Loaded,
+    folder: Path,
+    target: Target,
+    defect: str | None = None,
+    on_progress: Progress = lambda event: None,
+    workers: Workers = ALONE,
 ) -> Judged:
-    """Drives one trial and judges it.
+    """Drives one trial and judges it. workers: the processes that drive it, here and elsewhere.
 
     Raises BadInput before anything was sent (the folder is then taken away again). A trial that breaks later is judged:
     INVALID, with the reason.
@@ -111,7 +116,7 @@ def run(
         if target == SIMULATOR:
             simulate(loaded, folder, defect)
         else:
-            drive(loaded, folder, target, defect, on_progress)
+            drive(loaded, folder, target, defect, on_progress, workers)
     except BadInput:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -170,10 +175,17 @@ def simulate(loaded: Loaded, folder: Path, defect: str | None = None) -> None:
         write_manifest(folder, manifests.end(manifest, reason, at_ns, files[CALLS].written, None, leftovers))
 
 
-def drive(loaded: Loaded, folder: Path, target: Target, defect: str | None, on_progress: Progress) -> None:
+def drive(
+    loaded: Loaded,
+    folder: Path,
+    target: Target,
+    defect: str | None,
+    on_progress: Progress,
+    workers: Workers = ALONE,
+) -> None:
     """Runs the profile over real HTTP. Raises BadInput before anything was sent; later breaks are in the manifest."""
     if isinstance(target, Described):
-        _drive_described(loaded, folder, target, defect, on_progress)
+        _drive_described(loaded, folder, target, defect, on_progress, workers)
         return
     if target != STUB:
         if defect is not None:
@@ -181,7 +193,7 @@ def drive(loaded: Loaded, folder: Path, target: Target, defect: str | None, on_p
         with connect(target) as remote:
             if remote is not None:
                 _must_serve(loaded.profile, remote)
-            _drive(loaded, folder, {"kind": "url", "url": target}, remote, on_progress)
+            _drive(loaded, folder, {"kind": "url", "url": target}, remote, on_progress, workers)
             return
     refusal = stub_refusal(loaded.profile, usable_cores())
     if refusal is not None:
@@ -190,11 +202,11 @@ def drive(loaded: Loaded, folder: Path, target: Target, defect: str | None, on_p
     shared = shared_service(profile) if profile.service is not None or not has_runs(profile) else None
     capacity = capacity_config(profile) if profile.capacity is not None or has_runs(profile) else None
     with StubProcess(shared, folder, capacity=capacity, defect=defect) as stub:
-        _drive(loaded, folder, {"kind": STUB, "url": stub.url, "defect": defect}, stub, on_progress)
+        _drive(loaded, folder, {"kind": STUB, "url": stub.url, "defect": defect}, stub, on_progress, workers)
 
 
 def _drive_described(
-    loaded: Loaded, folder: Path, described: Described, defect: str | None, on_progress: Progress
+    loaded: Loaded, folder: Path, described: Described, defect: str | None, on_progress: Progress, workers: Workers
 ) -> None:
     if defect is not None:
         raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
@@ -211,7 +223,7 @@ def _drive_described(
             "allowed_hosts": list(described.target.allow),
             "tls": tls.to_json() if tls is not None else None,
         }
-        _drive(loaded, folder, target, session, on_progress)
+        _drive(loaded, folder, target, session, on_progress, workers)
 
 
 def _must_serve(profile: Profile, stub: RemoteStub) -> None:
@@ -231,6 +243,7 @@ def _drive(
     target: dict[str, Any],
     service: StubProcess | RemoteStub | Session | None,
     on_progress: Progress,
+    workers: Workers = ALONE,
 ) -> None:
     recorded = recordings(loaded, folder)
     shared = service.same_clock if isinstance(service, Session) else service is not None
@@ -240,8 +253,8 @@ def _drive(
     done: dict[str, Any] = {"reason": "error", "at_ns": 0, "calls": 0}
     lag = leftovers = None
     try:
-        with LiveProcess(folder) as live:
-            live.ready()
+        with LiveProcess(folder, workers=workers) as live:
+            live.ready(on_waiting=on_progress)
             epoch_ns = time.monotonic_ns() + LEAD_NS
             if service is not None:
                 service.set_epoch(epoch_ns)
@@ -259,7 +272,9 @@ def _drive(
         # The record stays, says why, and is judged INVALID.
         done = {**done, "reason": f"broken: {error}"}
     finally:
-        end = manifests.end(manifest, done["reason"], done["at_ns"], done["calls"], lag, leftovers)
+        end = manifests.end(
+            manifest, done["reason"], done["at_ns"], done["calls"], lag, leftovers, done.get("workers")
+        )
         write_manifest(folder, end)
 
 
