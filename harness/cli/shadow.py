@@ -30,6 +30,8 @@ from harness.shadow.traffic import Serving, Traffic, gather
 
 _DEFAULT_TOP = 20
 _BUSY_FACTOR = 1.3
+_LONG = 100_000
+"""From so many calls on, several policies are worth several processes."""
 
 
 # fmt: off
@@ -166,7 +168,7 @@ def _rule(
 
 
 def _tried(traffic: Traffic, asked: Sequence[Policy], workers: int, patience_ns: int | None, jobs: int) -> list[Tried]:
-    if len(asked) == 1 or jobs == 1 or len(traffic) < 100_000:
+    if len(asked) == 1 or jobs == 1 or len(traffic) < _LONG:
         return [figures.tried(traffic, policy, workers, patience_ns) for policy in asked]
     from harness.cli.interrupting import worker_pool
 
