@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
 from pydantic import Field
 
 from harness.checks.context import profile_of, service_time, witnesses
 from harness.checks.registry import CHECKS, Check
+from harness.checks.stays import stays_of
 from harness.checks.verdict import Finding, Verdict, Word
-from harness.ledger.outcomes import ABANDONED, NEVER_SENT, OPEN, SERVED
+from harness.ledger.outcomes import SERVED
 from harness.ledger.reader import Trial
 from harness.measure.fair_share import jain
 from harness.measure.fair_shares import Idle, Shares, Stays, idle_while_waiting, shares, shortfall, worst_window
@@ -53,7 +53,7 @@ class Params(Part):
 
 def judge(trial: Trial, params: Params) -> Verdict:
     profile = profile_of(trial)
-    stays = _stays(trial)
+    stays = stays_of(trial)
     window_ns = params.window or int(4 * (service_time(trial, profile).mean_ns or 0))
     if not window_ns:
         return _cannot("The service time is not known, so no window is.", "give `window`, some service times long")
@@ -73,16 +73,6 @@ def judge(trial: Trial, params: Params) -> Verdict:
 
 def _cannot(sentence: str, add: str, samples: int = 0) -> Verdict:
     return Verdict(NAME, Word.INCONCLUSIVE, None, None, "", samples, sentence, add=add)
-
-
-def _stays(trial: Trial) -> Stays:
-    """As the service tells its queue wait; where it does not, a call leaves the queue when it is done."""
-    calls = trial.calls
-    rows = np.flatnonzero(~calls.is_outcome(*NEVER_SENT) & (calls.action.codes < 0))
-    came, wait = calls.sent_ns[rows], calls.queue_wait_ns[rows]
-    waited = calls.is_outcome(SERVED, ABANDONED, OPEN)[rows]
-    left = np.where(waited, np.where(wait >= 0, came + wait, calls.done_ns[rows]), came)
-    return Stays(calls.tenant[rows], came, left, calls.is_outcome(SERVED)[rows])
 
 
 def _weights(trial: Trial, profile: Profile, params: Params) -> list[float]:

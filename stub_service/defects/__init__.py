@@ -20,6 +20,8 @@ from stub_service.defects import (
     fairness,
     fairness_identity,
     fairness_max_min,
+    fairness_recovers,
+    fairness_shadow,
     fairness_shuffle,
     refusals,
 )
@@ -42,6 +44,8 @@ __all__ = [
     "fairness",
     "fairness_identity",
     "fairness_max_min",
+    "fairness_recovers",
+    "fairness_shadow",
     "fairness_shuffle",
     "refusals",
 ]

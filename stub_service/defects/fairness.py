@@ -14,7 +14,7 @@ from stub_service.admission.service import SharedService
 from stub_service.config import SharedServiceConfig
 from stub_service.defects.registry import DEFECTS, Defect
 
-UNMOVED = "fairness.ordinary_unmoved"
+UNMOVED, MAX_MIN = "fairness.ordinary_unmoved", "fairness.max_min"
 
 
 class ForgetsItsPlace(FairQueues):
@@ -88,8 +88,14 @@ def _newest(service: SharedService, config: SharedServiceConfig) -> None:
 
 
 for _defect in (
-    Defect("round_robin_forgets_place", "the round begins anew at each take", (UNMOVED,), _forgets),
-    Defect("one_bound_for_all_queues", "the flood fills the bound that all queues share", (UNMOVED,), _one_bound),
+    Defect("round_robin_forgets_place", "the round begins anew at each take", (UNMOVED,), _forgets, also=(MAX_MIN,)),
+    Defect(
+        "one_bound_for_all_queues",
+        "the flood fills the bound that all queues share",
+        (UNMOVED,),
+        _one_bound,
+        also=(MAX_MIN,),
+    ),
     Defect(
         "twin_rotated_start",
         "twin: the round begins at a random tenant",
