@@ -28,6 +28,7 @@ from harness.profile.units import NS_PER_S
 BY_CALL, BY_KEY, BY_SDK, BY_CONTENT, ALONE = "call header", "key", "SDK's count", "content and time", "one attempt"
 _SDK_ATTEMPT = re.compile(r"attempt=(\d{1,6})", re.ASCII)
 LEAST_PACES, LEAST_PACE_NS = 3, 200_000_000
+_ALIKE_NS, _APART_NS = 100_000_000, 250_000_000
 RHYTHM_CALLS = 2
 """So many calls of one rhythm, or so many repeats in one call less one, before delays alone prove a layer."""
 
@@ -251,7 +252,7 @@ def rhythm(gaps_ns: Sequence[int]) -> int | None:
     """Attempts of an inner run, if the delays repeat like those of a layer within a layer; else None.
 
     With p attempts a run and m runs there are m * p - 1 delays: the inner ones of each run are alike (within a quarter,
-    or 20 ms), and each delay between runs differs from the first inner one by more than half and 50 ms. Delays that
+    or 100 ms), and each delay between runs is longer than the first inner one by more than half and 250 ms. Delays that
     only grow have no period; nor have equal ones.
     """
     attempts = len(gaps_ns) + 1
@@ -266,9 +267,9 @@ def _repeats(gaps_ns: Sequence[int], period: int) -> bool:
     between = [gaps_ns[place] for place in range(period - 1, len(gaps_ns), period)]
     first = inner[0]
     alike = all(
-        abs(a - b) <= max(max(a, b) / 4, 20_000_000) for run in inner[1:] for a, b in zip(first, run, strict=True)
+        abs(a - b) <= max(max(a, b) / 4, _ALIKE_NS) for run in inner[1:] for a, b in zip(first, run, strict=True)
     )
-    apart = all(abs(gap - first[0]) > max(max(gap, first[0]) / 2, 50_000_000) for gap in between)
+    apart = all(gap - first[0] > max(gap / 2, _APART_NS) for gap in between)
     return alike and apart and not _grows(gaps_ns)
 
 

@@ -32,7 +32,7 @@ class Params(Part):
     amplification: Factor = 3.0
     early: DurationNs = 5 * _MS
     hot: DurationNs = 50 * _MS
-    spread: Factor = 0.05
+    spread: Factor = 0.1
     retry_share: Factor = 0.1
     retry_free: Least = 3
     replan_share: Factor = 0.5

@@ -21,7 +21,7 @@ from harness.measure.quantiles import quantile
 from harness.profile.units import NS_PER_S
 
 KEPT, BACKS_OFF, JITTERED = "caller.retry_after_kept", "caller.backs_off", "caller.jittered"
-LONG_ENOUGH_NS = 10 * NS_PER_S
+LONG_ENOUGH_NS = 5 * NS_PER_S
 """Who has not come back by then has not taken the answer for a short one."""
 UNCOMMON = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
 
@@ -106,7 +106,8 @@ def jittered(seen: Seen) -> Verdict:
         return rules.verdict(JITTERED, [evidence], "")
     values = np.asarray(delays, dtype=np.int64)
     low, middle, high = (quantile(values, p) or 0 for p in (0.1, 0.5, 0.9))
-    spread = (high - low) / max(middle, 1)
+    # Who comes back at once comes back with all others: what differs then is the machine, not the caller.
+    spread = (high - low) / max(middle, 1) if middle >= params.hot else 0.0
     shown = f"the middle 80 % of {len(delays)} first retries came {_s(low)} to {_s(high)} after the failure"
     sentence = f"{SUBJECT}: {shown}: as one wave"
     found = [
