@@ -318,3 +318,50 @@ def test_hundreds_of_tenants_share_users_on_every_worker(tmp_path):
     assert Counter(row["tenant"] for row in rows_of(tmp_path)) == dict.fromkeys(tenants, 1)
     plan = planned(loaded(**{**CALM, **profile, "ordinary": []}).profile)
     assert len(plan) == len(server.seen)
+
+
+def locust(profile, *options):
+    command = [sys.executable.replace("/python", "/locust"), "-f", "harness/live/locustfile.py", "--headless", *options]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("OVERLOAD_")}
+    environment["OVERLOAD_PROFILE"] = str(profile)
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_under_locusts_own_command_with_master_and_workers(tmp_path):
+    profile = tmp_path / "profile.yaml"
+    profile.write_text(
+        "name: small\nduration: 1s\ntenants: {A: {rate: 20/s}, big: {rate: 700/s}, 'D d': {rate: 10/s}}\n"
+    )
+    folder, port = tmp_path / "trial", str(free_port())
+    with serving(always(OK)) as server:
+        kept = ["--host", server.url, "--overload-trial", str(folder), "--only-summary", "--json"]
+        workers = [locust(profile, "--worker", "--master-port", port) for _ in range(2)]
+        master = locust(profile, "--master", "--master-bind-port", port, "--expect-workers", "2", *kept)
+        out, err = master.communicate(timeout=90)
+        ended = [worker.communicate(timeout=30) and worker.returncode for worker in workers]
+    assert (master.returncode, ended) == (0, [0, 0]), err
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["ended"]["reason"] == "completed"
+    assert manifest["ended"]["workers"] == {"expected": 2, "turned_away": 0, "lost": []}
+    assert len(rows_of(folder)) == 730 == len(server.seen)
+    assert len({row["call"] for row in rows_of(folder)}) == 730
+    counted = {row["name"]: row["num_requests"] for row in json.loads(out)}
+    assert counted == {"A": 20, "big": 700, "D d": 10}
+
+
+def test_under_locusts_own_command_ctrl_c_ships_every_row(tmp_path):
+    profile = tmp_path / "profile.yaml"
+    profile.write_text("name: small\nduration: 60s\ntenants: {A: {rate: 50/s}, B: {rate: 50/s}}\n")
+    folder = tmp_path / "trial"
+    with serving(always(OK)) as server:
+        process = locust(profile, "--processes", "2", "--host", server.url, "--overload-trial", str(folder))
+        calls = folder / "calls.jsonl"
+        wait_for(lambda: calls.exists() and calls.stat().st_size > 20_000, 60)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    ended = json.loads((folder / "manifest.json").read_text())["ended"]
+    assert ended["reason"] == "interrupted", err
+    assert ended["workers"]["lost"] == []
+    assert ended["calls"] == len(rows_of(folder)) == len(server.seen)

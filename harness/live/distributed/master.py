@@ -194,12 +194,15 @@ class Master:
 
     def dispatcher(self, worker_nodes: list[Any], user_classes: list[type[Any]]) -> Settled:
         """For Locust's `Environment.dispatcher_class`."""
+        return Settled(self.dealt)
+
+    def dealt(self) -> dict[str, dict[str, int]]:
+        """Users of each worker: client id -> name of a user class -> 1 or 0."""
         names = [made.__name__ for made in self._runner.environment.user_classes]
-        dealt = {
+        return {
             member.client_id: dict.fromkeys(names, 0) | {names[place]: 1 for place in self._places(member)}
             for member in self.members.values()
         }
-        return Settled(dealt)
 
     # While it runs.
 
@@ -444,7 +447,7 @@ class Settled:
 
     dispatch_in_progress = True
 
-    def __init__(self, dealt: dict[str, dict[str, int]]) -> None:
+    def __init__(self, dealt: Callable[[], dict[str, dict[str, int]]]) -> None:
         self._dealt = dealt
         self._left = 0
 
@@ -462,4 +465,4 @@ class Settled:
         if not self._left:
             raise StopIteration
         self._left -= 1
-        return self._dealt
+        return self._dealt()

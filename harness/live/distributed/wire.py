@@ -14,7 +14,8 @@
                                       <-  OVER           it may go: everything is acknowledged
     LEAVING                           ->                 somebody stopped this worker: all of them drain
 
-Besides, BEAT from the master twice a second, INTERRUPT and HALT to end a trial, AWAY to a worker that is not wanted.
+Besides, BEAT from the master twice a second, INTERRUPT and HALT to end a trial, AWAY to a worker that is not wanted,
+and WHO to have a worker say HELLO again: under Locust's own command it stays for the next trial.
 Every message of a trial names it (`trial`): what is left over from another changes nothing.
 
 Whoever can reach the master's port can speak this (and Locust's own messages): a trusted network, as for Locust. Both
@@ -28,8 +29,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 PROTOCOL = 1
-HELLO, PING, PONG, FILE, PLAN, PREPARED = (
-    f"overload_{word}" for word in ("hello", "ping", "pong", "file", "plan", "prepared")
+HELLO, WHO, PING, PONG, FILE, PLAN, PREPARED = (
+    f"overload_{word}" for word in ("hello", "who", "ping", "pong", "file", "plan", "prepared")
 )
 BEGIN, ROWS, ACK, PROGRESS, DRAINED, OVER = (
     f"overload_{word}" for word in ("begin", "rows", "ack", "progress", "drained", "over")
@@ -49,8 +50,10 @@ Act = Callable[[str, Mapping[str, Any]], None]
 
 
 def register(runner: Any, acts: Mapping[str, Act]) -> None:
-    """Has Locust call these. What cannot be read is one line in the log: it is nobody's that takes part."""
+    """Has Locust call these, instead of what an earlier trial had it call. What cannot be read is one line in the log:
+    it is nobody's that takes part."""
     for kind, act in acts.items():
+        runner.custom_messages.pop(kind, None)
         runner.register_message(kind, _listener(kind, act))
 
 

@@ -90,6 +90,7 @@ class Worker:
         wire.register(
             runner,
             {
+                wire.WHO: self._on_who,
                 wire.PING: self._on_ping,
                 wire.FILE: self._on_file,
                 wire.PLAN: self._on_plan,
@@ -105,9 +106,12 @@ class Worker:
 
     def join(self) -> None:
         """Tells the master that it is there, and turns from then on."""
+        self._say_hello()
+        gevent.spawn(self._turn)
+
+    def _say_hello(self) -> None:
         said = {"protocol": wire.PROTOCOL, "name": self._name, "host": socket.gethostname(), "pid": os.getpid()}
         self._send(wire.HELLO, {**said, "local": self._local})
-        gevent.spawn(self._turn)
 
     def leave(self) -> None:
         """Somebody stops this worker: the trial ends everywhere, in order. A second time: here at once."""
@@ -137,6 +141,9 @@ class Worker:
     def _of_this(self, data: Mapping[str, Any]) -> LiveTrial | None:
         self._heard_ns = monotonic_ns()
         return self.trial if data.get("trial") == self._number else None
+
+    def _on_who(self, _: str, data: Mapping[str, Any]) -> None:
+        self._say_hello()
 
     def _on_ping(self, _: str, data: Mapping[str, Any]) -> None:
         self._send(wire.PONG, {"n": wire.number(data["n"]), "ns": monotonic_ns()})
@@ -224,9 +231,12 @@ class Worker:
 
     def _on_away(self, _: str, data: Mapping[str, Any]) -> None:
         why = f"turned away by the master: {wire.text(data['why'])}"
-        if self.trial is not None:
-            self.trial.halt(ERROR)
-        self._go(why)
+        trial, self.trial = self.trial, None
+        if trial is not None:
+            trial.halt(ERROR)
+            trial.close()
+        if not self._stays:
+            self._go(why)
 
     def _turn(self) -> None:
         while not self.gone.is_set():
