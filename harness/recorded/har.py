@@ -159,8 +159,6 @@ def _fields(text: bytes, bodies: bool) -> Fields | None:
     if not isinstance(url, str) or not isinstance(method, str):
         return None
     scheme, _, rest = url.partition("://")
-    if scheme.lower() not in ("http", "https") or _from_cache(entry, answer):
-        return {":aside": True}
     host, slash, path = _split(rest)
     took = _object(entry.get("timings")).get("wait")
     fields: Fields = {
@@ -175,6 +173,8 @@ def _fields(text: bytes, bodies: bool) -> Fields | None:
         "cookies": dict(_pairs(request.get("cookies"))),
         "page": entry.get("pageref"),
     }
+    if scheme.lower() not in ("http", "https") or _from_cache(entry, answer):
+        fields[":aside"] = True
     if bodies:
         _keep_body(fields, _object(request.get("postData")))
     return fields
