@@ -292,9 +292,10 @@ def _beyond(frame: Frame, starts: dict[BulkheadKey, list[tuple[int, str]]], para
         background = in_flight(frame, [row for row in rows if _class_of(frame, row) in BACKGROUND]).at(at)
         room = np.full(len(at), limit, dtype=np.int64)
         for name, reserve in _reserves(frame).items():
-            mine = [int(row["t_ns"]) for row in rows if _class_of(frame, row) == name]
-            asked = np.sort([frame.stalls.earliest(instant, params.started) for instant in mine])
-            before = np.searchsorted(asked, at) - np.searchsorted(asked, at - recent_ns)
+            # What arrived after a stall had perhaps been asked for before it: recent is what was so either way.
+            asked = [int(row["t_ns"]) for row in rows if _class_of(frame, row) == name]
+            perhaps = np.sort([frame.stalls.earliest(instant, params.started) for instant in asked])
+            before = np.searchsorted(np.sort(asked), at) - np.searchsorted(perhaps, at - recent_ns)
             room -= np.where(before > 0, reserve, 0)
         wrong = [begun[int(place)][1] for place in np.flatnonzero(background > room)]
         text = (

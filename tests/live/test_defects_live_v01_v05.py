@@ -5,14 +5,10 @@ That the healthy stub passes v01 to v05 live is shown by tests/verification; of 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
-from harness import checks, trial
-from harness.checks.verdict import Word
 from harness.matrix import profile_of_check
-from harness.profile.loader import load
+from tests.live.driving import drive_all, loaded, must_fail, must_pass
 
 pytestmark = pytest.mark.live
 
@@ -28,40 +24,24 @@ FAILS = {
 HEALTHY = ("capacity.coalesced", "capacity.cancelled")
 
 
-def drive(folder, check, defect):
-    """One trial; again if the harness itself was late, for then it says nothing of the stub."""
-    for number in (1, 2):
-        place = folder / f"{check}-{defect or 'healthy'}-{number}"
-        place.mkdir()
-        judged = trial.run(load(profile_of_check(check), checks=checks.PARAMETERS), place, trial.STUB, defect)
-        verdicts = {verdict.check: verdict for verdict in judged.verdicts}
-        if verdicts["trial.on_time"].word is not Word.INVALID:
-            break
-    return verdicts
-
-
 @pytest.fixture(scope="module")
 def driven(tmp_path_factory):
-    """All trials, two side by side: a defect breaks its rule by far more than that costs."""
-    folder = tmp_path_factory.mktemp("defects_live")
+    """All trials: a defect breaks its rule by far more than running side by side costs."""
     trials = [*FAILS.items(), *((check, None) for check in HEALTHY)]
-    with ThreadPoolExecutor(2) as pool:
-        made = {key: pool.submit(drive, folder, *key) for key in trials}
-        return {key: future.result() for key, future in made.items()}
+    jobs = {(check, defect): (loaded(profile_of_check(check)), defect) for check, defect in trials}
+    return drive_all(jobs, tmp_path_factory.mktemp("defects_live"))
 
 
 @pytest.mark.parametrize(("check", "defect"), FAILS.items())
 def test_its_defect_fails_it(driven, check, defect):
-    verdicts = driven[check, defect]
-    assert verdicts[check].word is Word.FAIL, [v.sentence for v in verdicts.values() if v.word is not Word.PASS]
-    assert verdicts[check].witnesses
+    assert must_fail(driven[check, defect], check).witnesses
 
 
 @pytest.mark.parametrize("check", HEALTHY)
 def test_the_healthy_stub_passes(driven, check):
-    assert [v.sentence for v in driven[check, None].values() if v.word is not Word.PASS] == []
+    must_pass(driven[check, None])
 
 
 def test_the_layers_of_a_retry_and_its_attempts_are_named(driven):
-    sentence = driven["v05.one_retry_owner", "three_layer_retry"]["v05.one_retry_owner"].sentence
-    assert ": 27 attempts by 3 layers (controller, http_client, sdk) where at most 3 are allowed" in sentence
+    verdict = must_fail(driven["v05.one_retry_owner", "three_layer_retry"], "v05.one_retry_owner")
+    assert ": 27 attempts by 3 layers (controller, http_client, sdk) where at most 3 are allowed" in verdict.sentence

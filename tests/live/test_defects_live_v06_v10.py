@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
-from harness import checks, trial
 from harness.checks.verdict import Word
 from harness.matrix import profile_of_check
-from harness.profile.loader import load
+from tests.live.driving import drive_all, loaded, must_fail, must_pass
 
 pytestmark = pytest.mark.live
 
@@ -29,38 +26,21 @@ TRIALS = dict.fromkeys(
 PATHS = {profile_of_check(check).stem: profile_of_check(check) for check in FAILS}
 
 
-def drive(folder, stem, defect):
-    """One trial; again if the harness itself was late, for then it says nothing of the stub."""
-    for number in (1, 2):
-        loaded = load(PATHS[stem], checks=checks.PARAMETERS)
-        place = folder / f"{stem}-{defect or 'healthy'}-{number}"
-        place.mkdir()
-        judged = trial.run(loaded, place, trial.STUB, defect)
-        words = {verdict.check: verdict for verdict in judged.verdicts}
-        if words["trial.on_time"].word is not Word.INVALID:
-            break
-    return words
-
-
 @pytest.fixture(scope="module")
 def driven(tmp_path_factory):
-    """All trials, two side by side: counts and orders are judged, and bounds are far over what that costs."""
-    folder = tmp_path_factory.mktemp("defects_live")
-    with ThreadPoolExecutor(2) as pool:
-        made = {key: pool.submit(drive, folder, *key) for key in TRIALS}
-        return {key: future.result() for key, future in made.items()}
+    """All trials: counts and orders are judged, and bounds are far over what running side by side costs."""
+    jobs = {(stem, defect): (loaded(PATHS[stem]), defect) for stem, defect in TRIALS}
+    return drive_all(jobs, tmp_path_factory.mktemp("defects_live"))
 
 
 @pytest.mark.parametrize("check", FAILS)
 def test_the_healthy_stub_passes(driven, check):
     verdicts = driven[profile_of_check(check).stem, None]
-    assert [v.sentence for v in verdicts.values() if v.word is not Word.PASS] == []
+    must_pass(verdicts)
     assert verdicts[check].word is Word.PASS
 
 
 @pytest.mark.parametrize(("check", "defect"), FAILS.items())
 def test_its_defect_fails_it(driven, check, defect):
-    verdicts = driven[profile_of_check(check).stem, defect]
-    verdict = verdicts[check]
-    assert verdict.word is Word.FAIL, [v.sentence for v in verdicts.values() if v.word is not Word.PASS]
+    verdict = must_fail(driven[profile_of_check(check).stem, defect], check)
     assert verdict.witnesses or check == "trial.leak_free"

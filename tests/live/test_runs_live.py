@@ -11,6 +11,7 @@ from harness import trial
 from harness.ledger.reader import ARRIVALS, CALLS, EFFECTS
 from harness.profile.loader import from_document, load
 from tests.conftest import ROOT
+from tests.live.driving import drive, skip_if_late
 
 pytestmark = pytest.mark.live
 
@@ -29,10 +30,11 @@ def told(folder):
 
 def both(loaded, tmp_path):
     """(live verdicts, live folder, simulated folder)"""
-    live, simulated = trial.new_folder(tmp_path, "live"), trial.new_folder(tmp_path, "simulated")
-    judged = trial.run(loaded, live, trial.STUB)
+    simulated = trial.new_folder(tmp_path, "simulated")
+    judged = drive(loaded, tmp_path)
+    skip_if_late(judged.verdicts)
     trial.simulate(loaded, simulated)
-    return {verdict.check: verdict for verdict in judged.verdicts}, live, simulated
+    return {verdict.check: verdict for verdict in judged.verdicts}, judged.trial.folder, simulated
 
 
 def test_the_running_example_live_is_that_of_virtual_time(tmp_path):

@@ -21,6 +21,7 @@ from harness.profile.loader import from_document
 from harness.simulate.service import shared_service
 from harness.target.stub import StubProcess
 from tests.conftest import ROOT
+from tests.live.driving import drive, on_time, skip_if_late
 
 pytestmark = pytest.mark.live
 
@@ -64,11 +65,9 @@ def folder(tmp_path):
     [(DOCUMENT["service"]["admission"], Word.FAIL), (FAIR, Word.PASS)],
     ids=["shared_fifo", "fair_queues"],
 )
-def test_one_shared_queue_hurts_the_others_and_fair_queues_do_not(folder, admission, expected):
-    made = loaded(service={**DOCUMENT["service"], "admission": admission})
-    judged = trial.run(made, folder, trial.STUB)
-    if words(judged)["trial.on_time"] is Word.INVALID:  # the machine was busy: such a trial says nothing of the stub
-        judged = trial.run(made, trial.new_folder(folder.parent, "again"), trial.STUB)
+def test_one_shared_queue_hurts_the_others_and_fair_queues_do_not(tmp_path, admission, expected):
+    judged = drive(loaded(service={**DOCUMENT["service"], "admission": admission}), tmp_path)
+    skip_if_late(judged.verdicts)
     found = words(judged)
     assert found["fairness.ordinary_unmoved"] == expected, judged.verdicts
     assert found["fairness.refusals_structured"] == Word.PASS, judged.verdicts
@@ -86,8 +85,9 @@ CALM = {
 }
 
 
-def test_a_calm_trial_agrees_with_its_simulation(folder, tmp_path):
-    live = trial.run(loaded(**CALM), folder, trial.STUB)
+def test_a_calm_trial_agrees_with_its_simulation(tmp_path):
+    live = drive(loaded(**CALM), tmp_path)
+    skip_if_late(live.verdicts)
     simulated = trial.new_folder(tmp_path, "simulated")
     trial.simulate(loaded(**CALM), simulated)
     assert words(live) == {"trial.conserved": Word.PASS, "trial.on_time": Word.PASS}
@@ -102,12 +102,13 @@ def test_a_calm_trial_agrees_with_its_simulation(folder, tmp_path):
     assert agreement(live.trial, read_trial(waiting)).word == Word.FAIL
 
 
-def test_a_stub_that_runs_already_is_a_target_with_evidence(folder, tmp_path):
+def test_a_stub_that_runs_already_is_a_target_with_evidence(tmp_path):
     made = loaded(**CALM)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with StubProcess(shared_service(made.profile), elsewhere) as stub:
-        judged = trial.run(made, folder, stub.url)
+        judged = on_time(lambda: trial.run(made, trial.new_folder(tmp_path, "trial"), stub.url))
+    skip_if_late(judged.verdicts)
     assert words(judged) == {"trial.conserved": Word.PASS, "trial.on_time": Word.PASS}, judged.verdicts
     assert judged.trial.manifest["evidence"]["decisions"] is True
     assert sum(1 for _ in judged.trial.decisions()) == 3 * len(judged.trial.calls)
