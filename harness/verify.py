@@ -70,6 +70,11 @@ CASES = (
     _case("cancelled", "capacity.cancelled", "runs are cancelled with steps in flight"),
     _case("adaptive", "capacity.adaptive_bounded", "a limit that adapts stays within its bounds"),
     _case("decisions", "trial.decisions_complete", "every kind of decision is written down once"),
+    _case("cost_bucket_per_tenant", "cost.bucket_per_tenant", "one tenant spends what its bucket holds, and no other's"),
+    _case("cost_reconciled", "cost.reconciled", "runs cost other than forecast, crash, and are cancelled"),
+    _case("cost_unwound", "cost.unwound", "a thousand requests are refused halfway in"),
+    _case("cost_size_class", "cost.size_class", "people chat while deep research takes every session it can"),
+    _case("cost_corridor", "cost.corridor", "waves of runs before a model with a quota of tokens"),
 )
 PRESETS = {"all": tuple(case.name for case in CASES), "first": ("v02", "v05")}
 """first: the two to run before autonomous traffic is raised."""

@@ -63,7 +63,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
         enough("evidence", "at the dependencies", throttles.finding.samples, params.arrivals, "arrivals", "more runs"),
         enough("evidence", "that asked while others ran", pressure, params.waited, "runs",
                "runs that begin together, more than may run at once"),
-        noted("placed", f"{place} the corridor" if place == IN else f"{place} of the corridor"),
+        noted("placed", f"{place} the corridor"),
     ]  # fmt: skip
     waited_ms, share = (age.finding.measured or 0.0), (throttles.finding.measured or 0.0)
     passed = (
