@@ -231,3 +231,20 @@ def test_a_tenant_that_claims_to_be_others_keeps_its_credential():
     odd = Requests("ü\u2028", 3, STUB, "t", None, Claims(header="Tenant-Id", values=1)).of(other)
     assert odd.count(b"\r\n\r\n") == 1
     assert b"Tenant-Id: %C3%BC%E2%80%A8-0\r\n" in odd
+
+
+def test_a_recorded_body_is_sent_as_it_is_with_its_own_length():
+    posted = call(method="POST", path="/bills")
+    posted.body = '{"é": 1}'.encode()
+    head, body = requests(STUB).of(posted).split(b"\r\n\r\n", 1)
+    assert body == posted.body
+    assert head.startswith(b"POST /service/bills HTTP/1.1\r\n")
+    assert b"Content-Length: 9\r\nOverload-Call: 3.7\r\n" in head
+    assert head.count(b"Content-Length") == 1
+
+
+def test_a_recorded_body_goes_only_where_bodies_go():
+    got = call(method="GET", path="/bills")
+    got.body = b"{}"
+    with pytest.raises(Unsendable, match="unsendable_body"):
+        requests(STUB).of(got)
