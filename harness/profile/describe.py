@@ -17,6 +17,7 @@ from typing import Any
 from harness.profile import run_describe
 from harness.profile.demand import (
     NO_PEAKS,
+    WORKER_PER_S,
     amplification,
     calls_within,
     capacity_per_s,
@@ -24,6 +25,7 @@ from harness.profile.demand import (
     peak_rate_per_s,
     stub_limit_per_s,
     stub_refusal,
+    workers_needed,
     worst_case_rate_per_s,
 )
 from harness.profile.errors import printable, short
@@ -51,7 +53,8 @@ class PhaseLoad:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """sentences: all of it for people. stub_refusal: why the bundled stub will not run it; None if it will."""
+    """sentences: all of it for people. stub_refusal: why the bundled stub will not run it; None if it will.
+    workers_needed: processes, each with a core of its own, that can send the worst case on time."""
 
     name: str
     sentences: tuple[str, ...]
@@ -61,6 +64,7 @@ class Description:
     original_calls: int
     most_calls: int
     stub_refusal: str | None
+    workers_needed: int
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "phases": [asdict(phase) for phase in self.phases]}
@@ -79,6 +83,7 @@ def describe(profile: Profile, *, cores: int = 2, recorded_peaks: Mapping[str, F
         _patience_sentence(profile),
         *_amplified_sentences(profile, recorded_peaks),
         *(sentence for check in profile.checks for sentence in _evidence(profile, phases, check)),
+        *_worker_sentences(profile, recorded_peaks),
         _stub_sentence(profile, cores, refusal),
     ]
     return Description(
@@ -90,6 +95,7 @@ def describe(profile: Profile, *, cores: int = 2, recorded_peaks: Mapping[str, F
         _original_calls(profile),
         most_calls(profile),
         refusal,
+        workers_needed(profile, recorded_peaks),
     )
 
 
@@ -278,6 +284,28 @@ def _stub_sentence(profile: Profile, cores: int, refusal: str | None) -> str:
         return f"Not on the bundled stub here: {refusal}."
     limit = stub_limit_per_s(cores)
     return f"The bundled stub can be trusted with that here (up to {limit:,}/s on {cores} core{_s(cores)})."
+
+
+def _worker_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction]) -> Iterable[str]:
+    needed, each = workers_needed(profile, recorded_peaks), f"up to {WORKER_PER_S:,}/s with a core of its own"
+    if needed == 1:
+        yield f"One process can send that on time ({each})."
+        return
+    yield (
+        f"To send that on time takes {needed:,} worker processes ({each}): overload run --workers {needed}, or some of "
+        "them on other machines (docs/distributed.md)."
+    )
+    whole = [name for name, tenant in profile.tenants.items() if not tenant.open_loop and _alone(profile, name) > 1]
+    if whole:
+        yield (
+            f"{_names(whole)} cannot be shared out by call, and alone may ask more than one worker can send on time: "
+            "it will be late at its worst. Cut its rate, rounds or re-plans, or give it a budget."
+        )
+
+
+def _alone(profile: Profile, name: str) -> int:
+    """Workers that one tenant needs."""
+    return workers_needed(profile.model_copy(update={"tenants": {name: profile.tenants[name]}}))
 
 
 def _evidence(profile: Profile, phases: tuple[PhaseLoad, ...], check: CheckRef) -> Iterable[str]:

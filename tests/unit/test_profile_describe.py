@@ -29,6 +29,7 @@ fairness.ordinary_unmoved: A, B and C have 320 calls each in the burst: enough t
 to fail a 2 % loss reliably (about 2,000 calls; scale rates and workers together x7); p95 may gate.
 fairness.ordinary_unmoved: pooled, they have 960 calls in the burst: enough to pass at a 1-point margin, not enough to \
 fail a 2 % loss reliably (about 2,000 calls; scale rates and workers together x3); p95 may gate.
+One process can send that on time (up to 5,000/s with a core of its own).
 The bundled stub can be trusted with that here (up to 2,500/s on 2 cores)."""
 
 
@@ -200,3 +201,21 @@ def test_a_trial_of_a_month_costs_nothing_to_describe():
 def test_random_arrivals_are_announced_as_about_so_many():
     said = describe(profile({"A": {"rate": "5/s", "pace": "poisson"}, "B": {"rate": "5/s"}})).sentences
     assert any(sentence.startswith("Original calls: about ") for sentence in said)
+
+
+def test_how_many_worker_processes_it_takes():
+    many = profile({"A": {"rate": "11000/s"}, "B": {"rate": "8/s"}})
+    described = describe(many)
+    assert described.workers_needed == 3
+    assert described.sentences[-2] == (
+        "To send that on time takes 3 worker processes (up to 5,000/s with a core of its own): overload run --workers "
+        "3, or some of them on other machines (docs/distributed.md)."
+    )
+
+
+def test_a_tenant_that_no_number_of_workers_can_send_on_time_is_named():
+    runaway = profile(
+        {"A": {"rate": "8/s"}, "D": {"rate": "500/s", "replans": {"calls": 2, "after": "1s", "rounds": 3}}}
+    )
+    assert describe(runaway).workers_needed == 2
+    assert describe(runaway).sentences[-2].startswith("D cannot be shared out by call, and alone may ask more than one")
