@@ -81,7 +81,9 @@ def attempts_bounded(seen: Seen) -> Verdict:
 
 def amplification(seen: Seen) -> Verdict:
     calls, attempts, bound = len(seen.calls), len(seen.work), seen.params.amplification
-    ratio = attempts / calls if calls else 0.0
+    if not calls:
+        return rules.withheld(AMPLIFICATION, "no call arrived", "a caller that makes calls")
+    ratio = attempts / calls
     sentence = f"{SUBJECT}: {attempts} attempts of {calls} calls, {ratio:.2f} a call where {bound:g} are allowed"
     worst = sorted(seen.calls, key=lambda call: -len(call.attempts))
     found = [
