@@ -25,6 +25,7 @@ from harness.profile.loader import load
 from harness.profile.model import Profile
 from harness.profile.scale import scaled
 from harness.simulate.record import AnySimulation, files_of, simulation_of
+from harness.workload.defects import is_of_callers
 from harness.workload.plan import planned
 from stub_service.defects.registry import DEFECTS, Defect
 
@@ -39,11 +40,15 @@ _FILE_OF = {
     "fairness.shuffle_isolation": "shuffle",
     "fairness.recovers": "recovers",
     "fairness.shadow_agrees": "shadow",
+    "agent.budget_per_tenant": "budget_per_tenant",
+    "agent.rounds_capped": "rounds",
+    "agent.retry_budget": "retry_budget",
+    "agent.adaptive_throttle": "adaptive_throttle",
+    "agent.refusal_is_a_result": "refusal_result",
     "trial": "decisions",
 }
 """Check, or its family -> its file, where it is neither the family's name (`v06`) nor the rule's
 (`capacity.coalesced`)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -87,7 +92,7 @@ def trial_in_virtual_time(
         time_scale=time_scale,
         seed=profile.seed,
         variant=None,
-        target={"kind": "simulator", "defect": defect},
+        target={"kind": "simulator", ("caller_defect" if is_of_callers(defect) else "defect"): defect},
         clock_domain="virtual",
         plan=planned(profile),
         evidence={"decisions": True},

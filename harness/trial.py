@@ -39,8 +39,9 @@ from harness.target.file import Described, tls_of
 from harness.target.session import Session, refuse
 from harness.target.stub import StubProcess
 from harness.target.url import RemoteStub, connect
+from harness.workload.defects import is_of_callers
 from harness.workload.plan import RecordedSource, no_recordings, planned
-from stub_service.defects.registry import CAPACITY, DEFECTS, SHARED, Defect
+from stub_service.defects.registry import CALLER, CAPACITY, DEFECTS, SHARED, Defect
 
 SIMULATOR, STUB, FILE = "simulator", "stub", "file"
 Target = str | Described
@@ -128,7 +129,7 @@ def _check_defect(name: str | None, profile: Profile) -> None:
     if name is None:
         return
     part = known_defect(name).part
-    if part != (CAPACITY if has_runs(profile) else SHARED):
+    if part not in ((CAPACITY,) if has_runs(profile) else (SHARED, CALLER)):
         wants = "a profile whose tenants have runs" if part == CAPACITY else "tenants that call the shared service"
         raise BadInput(f"defect '{name}' needs {wants}: nothing in profile '{profile.name}' would meet it")
 
@@ -157,7 +158,7 @@ def judge(folder: Path, only: Sequence[str] | None = None, write: bool = True) -
 def simulate(loaded: Loaded, folder: Path, defect: str | None = None) -> None:
     """Runs the profile in virtual time and writes the ledger. Raises BadInput if it does not describe what it needs."""
     profile, recorded = loaded.profile, recordings(loaded, folder)
-    target = {"kind": SIMULATOR, "defect": defect}
+    target = {"kind": SIMULATOR, **_defects(defect)}
     manifest = _begin(loaded, folder, "simulated", target, "virtual", recorded, {"decisions": True})
     files = {name: JsonLines(folder / name) for name in files_of(profile)}
     reason, at_ns = "error", 0
@@ -187,13 +188,13 @@ def drive(
     if isinstance(target, Described):
         _drive_described(loaded, folder, target, defect, on_progress, workers)
         return
+    laid = _defects(defect)
     if target != STUB:
-        if defect is not None:
-            raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
+        _must_keep(laid)
         with connect(target) as remote:
             if remote is not None:
                 _must_serve(loaded.profile, remote)
-            _drive(loaded, folder, {"kind": "url", "url": target}, remote, on_progress, workers)
+            _drive(loaded, folder, {"kind": "url", "url": target, **laid}, remote, on_progress, workers)
             return
     refusal = stub_refusal(loaded.profile, usable_cores())
     if refusal is not None:
@@ -201,15 +202,26 @@ def drive(
     profile = loaded.profile
     shared = shared_service(profile) if profile.service is not None or not has_runs(profile) else None
     capacity = capacity_config(profile) if profile.capacity is not None or has_runs(profile) else None
-    with StubProcess(shared, folder, capacity=capacity, defect=defect) as stub:
-        _drive(loaded, folder, {"kind": STUB, "url": stub.url, "defect": defect}, stub, on_progress, workers)
+    with StubProcess(shared, folder, capacity=capacity, defect=laid.get("defect")) as stub:
+        _drive(loaded, folder, {"kind": STUB, "url": stub.url, **laid}, stub, on_progress, workers)
+
+
+def _defects(name: str | None) -> dict[str, str]:
+    """A defect as the manifest has it: of the service, or of the callers."""
+    return {} if name is None else {"caller_defect" if is_of_callers(name) else "defect": name}
+
+
+def _must_keep(laid: dict[str, str]) -> None:
+    """Raises BadInput on a defect that only the bundled stub can have. Callers are ours, whatever they call."""
+    if "defect" in laid:
+        raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
 
 
 def _drive_described(
     loaded: Loaded, folder: Path, described: Described, defect: str | None, on_progress: Progress, workers: Workers
 ) -> None:
-    if defect is not None:
-        raise BadInput("--defect is laid over the bundled stub; a target of its own keeps its own behaviour")
+    laid = _defects(defect)
+    _must_keep(laid)
     profile = loaded.profile
     refuse(described, profile, loaded.time_scale, recorded_peaks(loaded, folder))
     tls = tls_of(described)
@@ -222,6 +234,7 @@ def _drive_described(
             "folder": str(described.folder),
             "allowed_hosts": list(described.target.allow),
             "tls": tls.to_json() if tls is not None else None,
+            **laid,
         }
         _drive(loaded, folder, target, session, on_progress, workers)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from harness.checks import (  # noqa: F401 - each registers itself
     adaptive_bounded,
+    adaptive_throttle,
     budget_at_source,
+    budget_per_tenant,
     cancelled,
     coalesced,
     conserved,
@@ -20,8 +22,11 @@ from harness.checks import (  # noqa: F401 - each registers itself
     on_time,
     ordinary_unmoved,
     recovers,
+    refusal_is_a_result,
     refusals_structured,
     replan_share,
+    retry_budget,
+    rounds_capped,
     shadow,
     shuffle,
     v01_fan_out,

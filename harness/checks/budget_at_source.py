@@ -12,12 +12,14 @@ A budget that never had to hold anything back proves nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from harness.checks.budget_replay import most_beyond, replay
 from harness.checks.context import profile_of, witnesses
 from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word, worst
@@ -26,7 +28,6 @@ from harness.ledger.reader import Trial
 from harness.profile.base import DurationNs, Part
 from harness.profile.model import Budget
 from harness.profile.units import NS_PER_S, show_rate
-from harness.workload.budgets import TokenBucket
 
 NAME = "agent.budget_at_source"
 
@@ -42,19 +43,20 @@ class Params(Part):
 
 def judge(trial: Trial, params: Params) -> Verdict:
     profile = profile_of(trial)
-    budgets = {name: tenant.budget for name, tenant in profile.tenants.items() if tenant.budget is not None}
+    budgets = {name: tenant.budget for name, tenant in profile.tenants.items() if tenant.budget}
     if not budgets:
         return Verdict(
             NAME, Word.INCONCLUSIVE, None, None, "calls", 0, "No tenant has a budget of its own.",
             add="give the runaway tenant `budget: {rate: …, burst: …}` (a variant shows both sides)",
         )  # fmt: skip
     findings: list[Finding] = []
-    wrong = np.zeros(len(trial.calls), dtype=np.bool_)
-    for name, budget in budgets.items():
-        findings += _judge_tenant(trial, name, budget, params, wrong)
+    wrong = np.zeros(len(trial.attempts), dtype=np.bool_)
+    for name, own in budgets.items():
+        findings += _judge_tenant(trial, name, own, params, wrong)
     word = worst(finding.word for finding in findings)
     deciding = next(finding for finding in findings if finding.word is word)
     held = int(trial.calls.is_outcome(HELD_BACK).sum())
+    trial = trial.by_attempt()
     sentence = f"{deciding.subject}: {deciding.note}."
     if word is Word.PASS:
         sentence = f"The budgets of {', '.join(list(budgets)[:5])} held back {held} calls, exactly those they must."
@@ -66,57 +68,30 @@ def judge(trial: Trial, params: Params) -> Verdict:
 
 
 def _judge_tenant(
-    trial: Trial, name: str, budget: Budget, params: Params, wrong: npt.NDArray[np.bool_]
+    trial: Trial, name: str, budgets: Sequence[Budget], params: Params, wrong: npt.NDArray[np.bool_]
 ) -> list[Finding]:
-    """Marks in `wrong` the calls on which caller and bucket disagree."""
-    calls = trial.calls
-    mine = np.flatnonzero(calls.tenant == trial.tenants.index(name))
-    held = calls.is_outcome(HELD_BACK)[mine]
-    # Of one instant the bucket grants the first: which of them that was is the caller's order, not the ledger's.
-    order = np.lexsort((held, calls.due_ns[mine]))
-    mine, held = mine[order], held[order]
-    allowed = _allowed(budget, calls.due_ns[mine], calls.run[mine])
-    wrong[mine[allowed == held]] = True
-    n, expected = len(mine), int((~allowed).sum())
-    exact = Word.PASS if not (allowed == held).any() else Word.FAIL
+    """Marks in `wrong` the attempts on which caller and budgets disagree."""
+    calls, asks = trial.attempts, replay(trial, name, budgets)
+    wrong[asks.wrong] = True
+    n, expected = len(asks.places), int((~asks.allowed).sum())
+    exact = Word.PASS if not len(asks.wrong) else Word.FAIL
     if exact is Word.PASS and not expected:
         exact = Word.INCONCLUSIVE
-    note = f"held back {int(held.sum())} of {n} calls, and its budget says {expected}"
+    held = float(asks.held.sum())
+    note = f"held back {int(held)} of {n} calls, and its budget says {expected}"
     note = "its budget never had anything to hold back" if exact is Word.INCONCLUSIVE else note
-    findings = [Finding(name, "held back", exact, float(held.sum()), None, None, float(expected), "calls", n, note)]
-    sent = mine[calls.sent_ns[mine] >= 0]
-    if budget.scope == "tenant":
-        sent_ns, due_ns = calls.sent_ns[sent], calls.start_ns[sent]
-        findings.append(_sent(name, budget, np.sort(np.minimum(sent_ns, due_ns + params.late)), params))
+    findings = [Finding(name, "held back", exact, held, None, None, float(expected), "calls", n, note)]
+    sent = asks.places[calls.sent_ns[asks.places] >= 0]
+    for budget in budgets:
+        if budget.scope == "tenant":
+            findings.append(_sent(name, budget, np.sort(calls.sent_ns[sent]), params))
     findings.append(_replans(name, calls.round[sent] > 0, params))
     return findings
 
 
-def _allowed(budget: Budget, due_ns: npt.NDArray[np.int64], run: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which calls a bucket as in the profile grants, asked in order of due."""
-    if budget.scope == "tenant":
-        bucket = TokenBucket(budget.rate, budget.burst)
-        return np.array([bucket.take(due) for due in due_ns.tolist()], dtype=np.bool_)
-    buckets: dict[int, TokenBucket] = {}
-    granted = []
-    for due, of_run in zip(due_ns.tolist(), run.tolist(), strict=True):
-        if of_run not in buckets:
-            buckets[of_run] = TokenBucket(budget.rate, budget.burst, due)
-        granted.append(buckets[of_run].take(due))
-    return np.array(granted, dtype=np.bool_)
-
-
 def _sent(name: str, budget: Budget, sent_ns: npt.NDArray[np.int64], params: Params) -> Finding:
-    """Most calls sent in any window beyond what the rate allows in it.
-
-    max over i <= j of (j - i + 1) - rate * (t_j - t_i)       [calls]
-    """
-    rate = float(budget.rate)
-    bound = budget.burst + 1 + rate * params.late / NS_PER_S
-    most = 0.0
-    if len(sent_ns):
-        level = np.arange(len(sent_ns)) - rate * (sent_ns - sent_ns[0]) / NS_PER_S
-        most = float((level + 1 - np.minimum.accumulate(level)).max())
+    bound = budget.burst + 1 + float(budget.rate) * params.late / NS_PER_S
+    most = most_beyond(budget.rate, sent_ns)
     note = f"sent {most:.1f} calls beyond {show_rate(budget.rate)} in one window; its burst is {budget.burst}"
     word = Word.FAIL if most > bound else Word.PASS
     return Finding(

@@ -23,7 +23,7 @@ def family(trial: Trial, profile: Profile, order: Places, notes: list[str]) -> I
     """order: that sorts `call_key`."""
     calls = trial.calls
     plain = ~tenants_with_runs(trial, profile)[calls.tenant]
-    defect = trial.manifest.get("caller_defect")
+    defect = (trial.manifest.get("target") or {}).get("caller_defect")
     child = (calls.parent >= 0) & plain
     yield from broken(trial, "rounds", "are original and of another run", plain & ~child & (calls.run != calls.seq))
     children = np.flatnonzero(child)
@@ -36,7 +36,7 @@ def family(trial: Trial, profile: Profile, order: Places, notes: list[str]) -> I
         notes.append(f"the callers have a defect ({defect}): what they made of failures is for the checks to judge")
         wrong = np.zeros(len(calls), dtype=np.bool_)
         wrong[children] = calls.run[children] != calls.run[parents]
-        wrong[children] |= calls.due_ns[children] < calls.done_ns[parents]
+        wrong[children] |= calls.due_ns[children] < calls.due_ns[parents]
         yield from broken(trial, "no call without a cause", "do not fit the call that they follow from", wrong)
         return
     mixed = plain & (child != (calls.round > 0))

@@ -20,10 +20,10 @@ from harness.ledger.reader import CALLS
 from harness.live.distributed import processes
 from harness.live.manifest import CannotBegin, read_manifest, recordings, target_in
 from harness.live.pipes import LineReader, LineWriter, epoch_in, on_signals
-from harness.live.requests import tokens_of
 from harness.live.trial import PARENT_GONE, LiveTrial
 from harness.live.users import fire_request, forget_seconds, start_users, tasks_of, user_classes
 from harness.profile.errors import ProfileError
+from harness.target.tokens import tokens_of
 
 PROGRESS_NS = 500_000_000
 FORGET_NS = 50_000_000

@@ -50,12 +50,15 @@ class Simulation:
     ) -> None:
         config = shared_service(profile)
         self._service = SharedService(config)
-        if defect is not None:
+        of_caller = defect is not None and defects.named(defect).part == defects.CALLER
+        if defect is not None and not of_caller:
             defects.lay(defect, self._service, config)
         shadow = self._service.shadow
         self._shadow = Shadow(shadow, on_shadow) if shadow is not None and on_shadow is not None else None
         names = enumerate(profile.tenants)
         self._callers: list[Caller] = [service_caller(profile, name, index, recorded) for index, name in names]
+        if defect is not None and of_caller:
+            defects.lay(defect, self._callers, profile)
         self._patience = [profile.patience_of(name) for name in profile.tenants]
         self._claims = [tenant.claims for tenant in profile.tenants.values()]
         self._until_start = profile.patience_until == "start"

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-SHARED, CAPACITY = "shared", "capacity"
+SHARED, CAPACITY, CALLER = "shared", "capacity", "caller"
+"""What a defect is laid over. Those of callers are registered, and laid, by whoever has callers."""
 
 
 @dataclass(frozen=True, slots=True)
