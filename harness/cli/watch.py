@@ -20,6 +20,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from harness.cli.following import Follower
 from harness.cli.learn import parse_statuses
 from harness.cli.reading import DURATION, Parsed
 from harness.errors import BadInput
@@ -27,7 +28,6 @@ from harness.profile.units import NS_PER_S, show_duration
 from harness.recorded import formats
 from harness.recorded.account import Account
 from harness.recorded.fields import parse_map
-from harness.recorded.follow import Follower
 from harness.recorded.reader import Growing, Reading
 from harness.recorded.times import zone_of
 from harness.recorded.watch_metrics import CONTENT_TYPE, metrics

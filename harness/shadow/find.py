@@ -98,6 +98,9 @@ def find_workers(
             middle = (low + high) // 2
             low, high = (low, middle) if ask(middle) else (middle, high)
         _neighbours(ask, points, high, most)
+    else:
+        for fewer in {max(1, most // 2), max(1, most // 4)}:
+            ask(fewer)
     holding = _holding(points)
     ordered = tuple(points[workers] for workers in sorted(points))
     return Found(

@@ -129,7 +129,7 @@ def show_found(found: Found, console: Console) -> None:
     """The answer of --find workers: the number, what it means, what is near, and whether more always helped."""
     name = printable(found.policy.text, 60)
     if found.workers is None:
-        line(console, Cell(f"{name}: no number of workers leaves the ordinary tenants unmoved", "bold"))
+        line(console, Cell(f"{name}: no number of workers that was tried leaves the ordinary tenants unmoved", "bold"))
     else:
         line(console, Cell(f"{name}: {found.workers:,} workers", "bold"))
     line(console, f"unmoved: {rule_text(found)}", indent=2)

@@ -99,7 +99,7 @@ def test_find_workers_is_a_failure_where_no_number_helps(run, logs):
     code, out, _ = run("shadow", "access.log", "--policy", "tenant_cap:queue=5,cap=1", "--service-time", "2s",
                        "--find", "workers")  # fmt: skip
     assert code == 1
-    assert "no number of workers leaves the ordinary tenants unmoved" in out
+    assert "no number of workers that was tried leaves the ordinary tenants unmoved" in out
 
 
 def test_policies_in_several_processes_say_the_same(run, logs, monkeypatch):

@@ -6,13 +6,13 @@ import shlex
 import urllib.request
 
 import pytest
+from harness.cli.following import Follower
 
 from harness.cli import main
 from harness.cli.watch import Looks, command, served, textfile_writer
 from harness.recorded import watching
 from harness.recorded.account import Account
 from harness.recorded.errors import RecordedError
-from harness.recorded.follow import Follower
 from harness.recorded.lines import MAX_LINE_BYTES
 from harness.recorded.reader import Growing, Reading
 from harness.recorded.record import Record
