@@ -18,9 +18,9 @@ from harness.profile.model import Profile
 from harness.simulate.service import capacity_config, shared_service
 from harness.target.stub import StubProcess
 from harness.target.tls import ServerTls
+from harness.workload.defects import is_of_callers
 from stub_service.capacity.config import CapacityConfig
 from stub_service.config import SharedServiceConfig
-from harness.workload.defects import is_of_callers
 from stub_service.defects.registry import DEFECTS
 
 _LOOK_S = 0.5

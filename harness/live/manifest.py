@@ -36,12 +36,6 @@ class Manifest:
         found: str | None = self.document["target"].get("caller_defect")
         return found
 
-    @property
-    def caller_defect(self) -> str | None:
-        """What is wrong with the callers, on purpose."""
-        found: str | None = self.document["target"].get("caller_defect")
-        return found
-
 
 def read_manifest(folder: Path) -> Manifest:
     """Raises CannotBegin."""

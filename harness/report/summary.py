@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.ledger import outcomes as o
-from harness.ledger.reader import Calls, Ints, Trial
+from harness.ledger.reader import Ints, Trial
 from harness.report.frame import Frame, frame_of
 
 Mask = npt.NDArray[np.bool_]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.errors import BadInput
 from harness.ledger.call import Call
 from harness.ledger.outcomes import REFUSED
 from harness.profile.model import Profile
@@ -33,11 +34,13 @@ NS_PER_MS = 1_000_000
 
 def is_of_callers(name: str | None) -> bool:
     """Whether a defect is one of callers: the service then has none."""
-    return name is not None and name in DEFECTS and DEFECTS[name].part == CALLER
+    return isinstance(name, str) and name in DEFECTS and DEFECTS[name].part == CALLER
 
 
 def lay(name: str, callers: Sequence[CallSource], profile: Profile) -> None:
-    """Raises ValueError on a name that is not known."""
+    """Raises BadInput on a name that is not one of these."""
+    if not is_of_callers(name):
+        raise BadInput(f"there is no defect of callers named {name!r:.80}; overload stub --list-defects shows them")
     registry.lay(name, callers, profile)
 
 
