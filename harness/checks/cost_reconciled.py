@@ -215,7 +215,7 @@ def _evidence(frame: CostFrame, params: Params) -> list[Rule]:
         rules.enough("evidence", "refused for tokens", refused, params.refused, "requests",
                      "runs at once that ask for more than their bucket"),
         rules.enough("evidence", "between the smallest and the largest cost", int(apart), int(params.orders), "times",
-                     "costs that spread, such as a lognormal `usage` with sigma 1.8"),
+                     "costs that spread, such as a lognormal `usage` with sigma 2.3"),
     ]  # fmt: skip
 
 

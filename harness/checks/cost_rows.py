@@ -65,7 +65,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class CostFrame:
-    """cost: of the profile, at the trial's scale; None: it describes none. rows: decisions of kind `cost`, in order."""
+    """cost: of the profile, at the trial's scale; None: it describes none. Of a target of its own it is what its
+    operator says that it keeps: nothing else can say it. rows: decisions of kind `cost`, in order."""
 
     frame: Frame
     cost: Cost | None
@@ -93,7 +94,7 @@ def cost_frame(trial: Trial) -> CostFrame:
 
 
 def _read(frame: Frame) -> CostFrame:
-    cost = frame.profile.capacity.cost if frame.profile.capacity is not None and frame.bundled else None
+    cost = frame.profile.capacity.cost if frame.profile.capacity is not None else None
     opens = [row for row in frame.calls if row.get("action") == OPEN_RUN and row.get("parent") is None]
     told = {
         ".".join(str(row["request"]).split(".")[:2]): str(row.get("request_class"))

@@ -19,7 +19,6 @@ from pydantic import Field
 from harness.checks.cost_rows import REFUSED, SESSIONS, CostFrame, Request, cost_frame
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_least, at_most, enough, verdict, withheld
-from harness.checks.rulings import missing
 from harness.checks.verdict import Verdict
 from harness.ledger.outcomes import EXPIRED
 from harness.ledger.reader import Trial
@@ -45,8 +44,6 @@ class Params(Part):
 
 def judge(trial: Trial, params: Params) -> Verdict:
     frame = cost_frame(trial)
-    if (absent := missing(NAME, frame.frame.evidence, "arrivals")) is not None:
-        return absent
     if frame.cost is None or frame.cost.pools.sessions is None:
         return withheld(NAME, "the profile describes no sessions", "`capacity.cost.pools.sessions`, and `queues`")
     window = frame.frame.profile.phases.burst

@@ -203,6 +203,7 @@ _OF_KIND = {
     "lend": ("traffic_class", "limit", "in_use"),
     "limit": ("dependency", "operation", "limit"),
     "late": ("run", "step"),
+    "cost": ("tenant", "request_class", "size_class", "forecast"),
 }
 
 

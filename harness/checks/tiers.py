@@ -62,6 +62,11 @@ NEEDS: dict[str, tuple[Tier, ...]] = {
     "capacity.coalesced": _BOTH,
     "capacity.cancelled": _BOTH,
     "capacity.adaptive_bounded": _BOTH,
+    "cost.bucket_per_tenant": _ARRIVED,
+    "cost.reconciled": _BOTH,
+    "cost.unwound": _ARRIVED,
+    "cost.size_class": (Tier.RUNS,),
+    "cost.corridor": _ARRIVED,
 }
 """Check -> what it cannot be judged without, beside answers."""
 

@@ -121,7 +121,7 @@ def test_the_configuration_is_what_the_profile_says_and_the_layer_is_told_of_no_
     assert config.cost.classes[1] == made.ClassForecast("tool_heavy", "standard", 800, 100)
     assert config.cost.lease_ns == 300 * MS
     spread = next(usage for usage in config.usages if usage.tenant == "spread")
-    assert spread.tokens == made.Draw("lognormal", 400, 1.8, 20000)
+    assert spread.tokens == made.Draw("lognormal", 600, 2.3, 20000)
     assert spread.bytes == made.Draw("fixed", 2000)
 
 
