@@ -22,7 +22,7 @@ from harness.checks.rules import Rule, at_most
 from harness.ledger.evidence import Evidence, Row, evidence_of
 from harness.ledger.outcomes import FROM_SERVICE
 from harness.ledger.reader import CALLS, Trial, rows_of
-from harness.ledger.stalls import Stalls, stalls_of
+from harness.ledger.stalls import WAY_NS, Stalls, stalls_of
 from harness.measure.occupancy import Levels, levels
 from harness.profile.capacity import Batch, Bulkhead, RunGroup
 from harness.profile.model import Profile
@@ -311,14 +311,14 @@ def work(frame: Frame) -> Iterator[Row]:
 
 
 def may_have_timed_out(frame: Frame, row: Row) -> bool:
-    """Whether the controller may have given a call up that the dependency answered: with the time that the stub stood
-    still before it arrived, while it ran and after it had ended, it took the bulkhead's timeout."""
+    """Whether the controller may have given a call up that the dependency answered: with the stalls just before it
+    arrived and just after it had ended, it took the bulkhead's timeout."""
     bulkhead = bulkheads(frame).get((str(row.get("dependency")), str(row.get("operation"))))
     if bulkhead is None:
         return False
     begin, end = int(row["t_ns"]), int(row["ended_ns"])
-    stalled_ns = frame.stalls.stalled_ns(begin - bulkhead.timeout, end + bulkhead.timeout)
-    return stalled_ns > 0 and end - begin + stalled_ns >= bulkhead.timeout * (1 - _TIMER_SHARE)
+    longest = frame.stalls.longest(begin, end, WAY_NS)
+    return longest > end - begin and longest >= bulkhead.timeout * (1 - _TIMER_SHARE)
 
 
 def by_bulkhead(frame: Frame) -> dict[BulkheadKey, list[Row]]:

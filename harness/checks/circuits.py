@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.checks.step_rows import Frame, answered, at, ended_ns
 from harness.ledger.evidence import Row
-from harness.ledger.stalls import Stalls
+from harness.ledger.stalls import WAY_NS, Stalls
 from harness.profile.capacity import Circuit, Dependency
 
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
@@ -85,9 +85,9 @@ def arrived(frame: Frame, dependency: str) -> list[Arrived]:
 
 
 def _held_up(frame: Frame, row: Row, slow_ns: int) -> bool:
-    """Whether stalls in the time that a slow call may take, before it arrived and after it ended, make it one."""
+    """Whether stalls just before it arrived, and just after it ended, made it slow for its caller."""
     begin, end = at(row), ended_ns(row)
-    return end - begin + frame.stalls.stalled_ns(begin - slow_ns, end + slow_ns) > slow_ns
+    return end - begin <= slow_ns < frame.stalls.longest(begin, end, WAY_NS)
 
 
 def dependency_of(frame: Frame, name: str) -> Dependency | None:

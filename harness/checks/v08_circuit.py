@@ -86,7 +86,12 @@ class View:
     @property
     def healthy(self) -> bool:
         """Whether its own calls give no reason to refuse anything."""
-        return bool(self.calls) and not any(call.bad or call.held_up for call in self.calls)
+        return bool(self.calls) and not any(call.bad for call in self.calls)
+
+    def held_up_before(self, instant_ns: int) -> bool:
+        """Whether calls that stalls made slow for their caller may have had its circuit open at the instant."""
+        since_ns = instant_ns - self.rule.window - self.rule.open_for - self.rule.lease
+        return any(call.held_up and since_ns <= call.ended_ns <= instant_ns for call in self.calls)
 
 
 def judge(trial: Trial, params: Params) -> Verdict:
@@ -256,7 +261,8 @@ def _elsewhere(views: list[View], params: Params) -> Rule:
         for step in view.steps:
             if any(begin <= step.first_ns < end for begin, end in spans):
                 seen += 1
-                if step.outcome not in (SERVED, "coalesced", CANCELLED):
+                well = step.outcome in (SERVED, "coalesced", CANCELLED)
+                if not well and not (step.end and view.held_up_before(at(step.end))):
                     breaches.append((step.id, f"{view.name}, ended {step.outcome or 'without an outcome'}"))
     add = "a healthy dependency with steps of its own all through the trial"
     return never("elsewhere", "of a healthy dependency suffered", breaches, seen, params.elsewhere, add)

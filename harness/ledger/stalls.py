@@ -27,6 +27,8 @@ import numpy.typing as npt
 from harness.ledger.reader import LedgerError, Trial, rows_of
 
 STALLS = "stalls.jsonl"
+WAY_NS = 10_000_000
+"""From a dispatch to its arrival, and from an answer to its receipt, while nothing stalls: less than this, amply."""
 LATE_NS = 2_000_000
 """A call sent later than this after it was due tells that the caller's process stood still."""
 
@@ -73,6 +75,17 @@ class Stalls:
         if place < 0 or int(self.to_ns[place]) + slack_ns < instant_ns:
             return instant_ns
         return int(self.from_ns[place])
+
+    def latest(self, instant_ns: int, slack_ns: int) -> int:
+        """Until when what followed an event may have been held up: the end of the stall that it fell into, or of one
+        that began at most `slack_ns` after; else the instant itself."""
+        place = int(np.searchsorted(self.from_ns, instant_ns + slack_ns, side="right")) - 1
+        return instant_ns if place < 0 else max(instant_ns, int(self.to_ns[place]))
+
+    def longest(self, from_ns: int, to_ns: int, slack_ns: int) -> int:
+        """How long something may have lasted for whom it began before `from_ns` and ended after `to_ns`, by the stalls
+        next to it."""
+        return self.latest(to_ns, slack_ns) - self.earliest(from_ns, slack_ns)
 
 
 def stalls(spans: Iterable[tuple[int, int]]) -> Stalls:

@@ -43,6 +43,22 @@ def test_what_a_stall_delayed_may_have_been_due_when_it_began():
     assert [found.earliest(ns, 20) for ns in (99, 100, 159, 165, 180, 181, 305)] == [99, 100, 100, 100, 100, 181, 300]
 
 
+def test_what_followed_something_may_have_been_held_up_until_a_stall_ended():
+    found = stalls([(100, 160), (300, 310)])
+    assert [found.latest(ns, 20) for ns in (79, 80, 100, 159, 160, 200, 290, 400)] == [
+        79,
+        160,
+        160,
+        160,
+        160,
+        200,
+        310,
+        400,
+    ]
+    assert found.longest(170, 290, 20) == 310 - 100
+    assert found.longest(200, 250, 20) == 50
+
+
 class FakeTimers:
     """Holds the one timer that was set."""
 
