@@ -48,6 +48,7 @@ Start here:
   overload simulate profiles/worked_example.yaml   the same scenario in virtual time, every variant
   overload run profiles/worked_example.yaml --time-scale 0.25
   overload verify                                  ten overload situations and more, each judged
+  overload judge -- python my_agent.py             your own agent against refusals and failures, judged
 \b
 Exit codes: 0 PASS  1 FAIL  2 bad input, nothing was sent  3 INCONCLUSIVE  4 INVALID  130 stopped by Ctrl-C"""
 

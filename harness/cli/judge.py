@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def _run_all(
 ) -> list[Path]:  # fmt: skip
     """Runs the command once a scenario, and returns their folders."""
     chosen = standing_in.scenarios_named(names)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: with the command, in order
     base = evidence or standing_in.new_folder("judge")
     folders = []
     for number, scenario in enumerate(chosen, 1):

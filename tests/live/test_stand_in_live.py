@@ -92,7 +92,7 @@ def test_a_command_that_never_ends_is_stopped_with_all_it_started_and_real_crede
         "--scenario",
         "calm",
         "--limit",
-        "3",
+        "6",
         "--evidence",
         str(tmp_path / "e"),
         "--",
@@ -250,3 +250,18 @@ def test_a_folder_that_holds_evidence_is_not_written_to_again(tmp_path):
     met("calm", tmp_path / "e", visit)
     with pytest.raises(FileExistsError):
         met("calm", tmp_path / "e", visit)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_judge_that_is_stopped_takes_its_command_with_it(number, tmp_path):
+    script = f"import os, pathlib, time; pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))"
+    script += "; time.sleep(600)"
+    words = ["judge", "--scenario", "calm", "--evidence", str(tmp_path / "e"), "--", sys.executable, "-c", script]
+    with subprocess.Popen([sys.executable, "-m", "harness", *words], stderr=subprocess.PIPE, text=True) as child:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert child.poll() is None
+        child.send_signal(number)
+        _, said = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "Traceback" not in said
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
