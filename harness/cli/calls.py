@@ -30,8 +30,9 @@ ARRIVALS = "arrivals.jsonl"
 def command(path: Path, form: str, top: int, as_json_text: bool) -> int:
     """List every downstream call: on what a workflow depends, how often, how slowly, how often again.
 
-    The first thing to know before a rollout. DIR is a trial's folder (its arrivals). FILE is a HAR, a trace as OTLP
-    JSON or as exported by Jaeger, or arrivals.jsonl. Ids in paths are collapsed; docs/recorded.md says how.
+    The first thing to know before a rollout. DIR is a folder of a trial, or of `overload serve`. FILE is a HAR, a
+    trace as OTLP JSON or as exported by Jaeger, or arrivals.jsonl. Ids in paths are collapsed; docs/recorded.md
+    says how.
 
     \b
     Examples:

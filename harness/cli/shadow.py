@@ -107,14 +107,14 @@ def command(
     account = Account()
     with opened(reading.logs) as sources:
         traffic = gather(
-            sources, reading.reading(seed, paths=False), account, serving, reading.begin, reading.end, reading.squeeze_ns,
-            reading.top or _DEFAULT_TOP, noisy, reading.max_broken, refusals,
+            sources, reading.reading(seed, paths=False), account, serving, reading.begin, reading.end,
+            reading.squeeze_ns, reading.top or _DEFAULT_TOP, noisy, reading.max_broken, refusals,
         )  # fmt: skip
     if forecast:
         from harness.cli.forecast import judge_forecast
 
         return judge_forecast(traffic, account, basis, forecast_weight, as_json)
-    count = workers or max(1, math.ceil(_BUSY_FACTOR * traffic.service_ns.sum() / traffic.duration_ns))
+    count = workers or max(1, math.ceil(_BUSY_FACTOR * traffic.service_ns.sum(dtype=float) / traffic.duration_ns))
     said = f"{_service_text(traffic, service)}, {count:,} workers" + (
         "" if workers else f" ({_BUSY_FACTOR:g} x the mean)"
     )

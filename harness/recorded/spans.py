@@ -22,7 +22,7 @@ from harness.recorded.lines import Source, Unpacked, lines
 from harness.recorded.record import MAX_NAME
 from harness.recorded.times import Clock
 
-FORMATS = ("auto", "otlp", "jaeger", "har", "arrivals")
+FORMATS = ("auto", "otlp", "jaeger", "har", "arrivals", "stand_in")
 MAX_DOCUMENT_BYTES = 512 << 20
 _PIECE_BYTES = 1 << 20
 _CALLS_OUT = frozenset((3, 4, "3", "4", "SPAN_KIND_CLIENT", "SPAN_KIND_PRODUCER", "client", "producer"))
@@ -112,6 +112,8 @@ def _kind(document: Any) -> str:
             return "jaeger"
         if "dependency" in document and "t_ns" in document:
             return "arrivals"
+        if "arrival" in document and "t_ns" in document:
+            return "stand_in"
     return ""
 
 
@@ -147,6 +149,16 @@ def _of_arrivals(row: Mapping[str, Any]) -> Iterator[Seen]:
         _digest(run, step, operation, str(row["dependency"])), ended - began, _bad(status) or status == 0,
         int(row.get("attempt") or 0),
     )  # fmt: skip
+
+
+def _of_stand_in(row: Mapping[str, Any]) -> Iterator[Seen]:
+    """A row of what arrived at `overload serve`: a workflow is a client, told apart by its credential's digest."""
+    began, done, status = int(row["t_ns"]), row.get("done_ns"), row.get("status")
+    who, method, path = str(row.get("identity") or ""), _name(row.get("method") or ""), str(row.get("path") or "")
+    same = _digest(who, method, path, str(row.get("operation") or ""), str(row.get("body") or ""))
+    took = int(done) - began if isinstance(done, int) else -1
+    bad = _bad(status) or row.get("answer") in ("failed", "reset", "hang")
+    yield Seen(began, "(stand-in)", method, path.partition("?")[0][:2_048], who, same, took, bad)
 
 
 def _of_otlp(document: Mapping[str, Any]) -> Iterator[Seen]:
@@ -243,4 +255,5 @@ _PARSERS: dict[str, Callable[[Any], Iterator[Seen]]] = {
     "otlp": _of_otlp,
     "jaeger": _of_jaeger,
     "arrivals": _of_arrivals,
+    "stand_in": _of_stand_in,
 }

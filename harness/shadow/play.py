@@ -25,6 +25,8 @@ Ints = npt.NDArray[np.int64]
 
 SERVED, REFUSED, ABANDONED = 0, 1, 2
 NEVER = 2**63 - 1
+MOST_WAIT_NS = 10**17
+"""Three years: a longer wait is shown as that. Sums of waits stay far from where 64 bits end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +99,7 @@ def play(
                 order += 1
                 push(ends, (now + ticket.service_ns, order, ticket))
                 if now != ticket.arrived_ns:
-                    wait[ticket.ref] = now - ticket.arrived_ns
+                    wait[ticket.ref] = min(now - ticket.arrived_ns, MOST_WAIT_NS)
             peak = max(peak, policy.waiting)
     return Played(np.frombuffer(outcome, dtype=np.uint8), np.frombuffer(wait, dtype=np.int64), peak)
 

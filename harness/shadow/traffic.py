@@ -35,6 +35,8 @@ Bools = npt.NDArray[np.bool_]
 
 MOST_CALLS = 10_000_000
 """About a gigabyte with everything that is made of them."""
+MOST_SERVICE_NS = 10**15
+"""Eleven days: what is longer is a wrong unit, and would only make sums overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +193,12 @@ def _service_ns(
     """(service time of each call, how many of them were measured)."""
     if serving.per_unit_ns is not None:
         cost = columns.costs(order)
-        by_cost = np.minimum(serving.base_ns + np.maximum(cost, 0.0) * serving.per_unit_ns, 2.0**62)
+        by_cost = np.minimum(serving.base_ns + np.maximum(cost, 0.0) * serving.per_unit_ns, float(MOST_SERVICE_NS))
         return np.maximum(by_cost.astype(np.int64), 1), int((cost >= 0).sum())
-    took: Ints = np.frombuffer(columns.took_ns, dtype=np.int64)[order]
+    took: Ints = np.minimum(np.frombuffer(columns.took_ns, dtype=np.int64)[order], MOST_SERVICE_NS)
     known = (took >= 0) & ~refused
     if not serving.from_log or not known.any():
-        return np.full(len(order), max(1, serving.given_ns), dtype=np.int64), 0
+        return np.full(len(order), min(max(1, serving.given_ns), MOST_SERVICE_NS), dtype=np.int64), 0
     counts = np.bincount(tenant[known], minlength=tenants)
     sums = np.bincount(tenant[known], weights=took[known].astype(np.float64), minlength=tenants)
     overall = float(took[known].mean())

@@ -180,6 +180,18 @@ def test_a_trials_folder(run, tmp_path):
     assert "1 (33.3 %)" in out
 
 
+def test_what_a_real_client_asked_of_the_stand_in(run, tmp_path):
+    common = {"identity": "c1", "method": "POST", "path": "/v1/chat/completions?x=1", "body": "h"}
+    lines = [
+        {"arrival": "0", "t_ns": 0, "done_ns": MS, "answer": "refused", "status": 429, **common},
+        {"arrival": "1", "t_ns": 5 * MS, "done_ns": 6 * MS, "answer": "served", "status": 200, **common},
+        {"arrival": "2", "t_ns": 9 * MS, "answer": "hang", "status": 0, **common, "body": "other"},
+    ]
+    said, found = rows(run, "".join(json.dumps(line) + "\n" for line in lines), name="arrivals.jsonl")
+    row = found["(stand-in)", "POST", "/v1/chat/completions"]
+    assert (said["format"], row["calls"], row["errors"], row["retries"], row["workflows"]) == ("stand_in", 3, 2, 1, 1)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
