@@ -19,6 +19,8 @@ class Call:
     attempt: 1, or of a call that is tried again 2, 3, ...: an attempt is an object of its own, with the call's id.
     again_ns: when that further attempt was due. retried: it has ended and another attempt follows; the call has not
     ended. tool: what a re-planned call goes to, where its profile names tools.
+
+    polls: how often a service that had only queued it was asked how it stands. These are requests, and no attempts.
     """
 
     __slots__ = (
@@ -35,6 +37,7 @@ class Call:
         "outcome",
         "parent",
         "path",
+        "polls",
         "queue_wait_ns",
         "reason",
         "retried",
@@ -83,6 +86,7 @@ class Call:
         self.again_ns = -1
         self.retried = False
         self.tool: str | None = None
+        self.polls = 0
 
     def next_attempt(self, again_ns: int) -> Call:
         """The same call once more, due at `again_ns`."""

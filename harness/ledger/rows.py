@@ -53,6 +53,8 @@ def call_row(call: Call) -> bytes:
         row["retried"] = True
     if call.tool is not None:
         row["tool"] = call.tool
+    if call.polls:
+        row["polls"] = call.polls
     if call.action is not None:
         row["action"] = call.action
         if call.run_id is not None:

@@ -7,6 +7,9 @@ or a value that a server sends.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from harness.live.answers import KEPT_BODY_LIMIT, TYPED_BODY_LIMIT
@@ -34,6 +37,9 @@ class AnswerParser:
         "_body_limit", "_extra", "_head_done", "_keep", "_named_bytes", "_no_body", "_parser",
         "_raw_bytes", "_until_eof", "body", "body_bytes", "complete", "retry_after", "server_timing", "status",
     )  # fmt: skip
+
+    headers: Mapping[bytes, bytes] = MappingProxyType({})
+    """Those of `KeepingParser`."""
 
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
@@ -146,3 +152,33 @@ class AnswerParser:
             # An interim answer: the real one is still to come. Its bytes count towards the same limit.
             self._head_done = False
             self._until_eof = True
+
+
+class KeepingParser(AnswerParser):
+    """Keeps the headers that a target file names, too: lower-case name -> value, the last of several; of Server-Timing,
+    all of them."""
+
+    __slots__ = ("_wanted", "headers")
+
+    def __init__(self, wanted: frozenset[bytes]) -> None:
+        self._wanted = wanted
+        self.headers: dict[bytes, bytes] = {}
+        super().__init__()
+
+    def reset(self, no_body: bool, keep_body: bool = False) -> None:
+        super().reset(no_body, keep_body)
+        self.headers = {}
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if not self.complete:
+            self.headers = {}  # those of an interim answer are not of the real one
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if self._head_done:
+            return
+        lower = name.lower()
+        if lower in self._wanted:
+            before = self.headers.get(lower) if lower == b"server-timing" else None
+            self.headers[lower] = value if before is None else before + b", " + value

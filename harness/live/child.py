@@ -17,6 +17,7 @@ from locust.event import Events
 
 from harness.errors import BadInput
 from harness.ledger.reader import CALLS
+from harness.live.described import described_in
 from harness.live.distributed import processes
 from harness.live.manifest import CannotBegin, read_manifest, recordings, target_in
 from harness.live.pipes import LineReader, LineWriter, epoch_in, on_signals
@@ -54,12 +55,15 @@ def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> i
 def _prepare(folder: Path, environment: Mapping[str, str]) -> tuple[LiveTrial, Any]:
     manifest = read_manifest(folder)
     recorded = recordings(manifest.profile, folder, manifest.time_scale)
+    described = described_in(manifest, environment)
     target = target_in(manifest)
     events = Events()
     tokens = tokens_of(environment)
     try:
         on_call, defect = fire_request(events), manifest.caller_defect
-        trial = LiveTrial(manifest.profile, target, tokens, folder / CALLS, recorded, on_call, caller_defect=defect)
+        trial = LiveTrial(
+            manifest.profile, target, tokens, folder / CALLS, recorded, on_call, None, defect, described
+        )  # fmt: skip
     except OSError as error:
         raise CannotBegin(f"{folder / CALLS}: {error.strerror}; the ledger cannot be written") from None
     tasks = tasks_of(trial)

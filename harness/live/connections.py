@@ -63,8 +63,13 @@ class Network:
         answered: Answered,
         ended: Ended,
         broke: Callable[[BaseException], None],
+        parser: Callable[[], AnswerParser] = AnswerParser,
+        keep_bodies: bool = False,
     ) -> None:
+        """parser: of the answers of one connection. keep_bodies: of every answer, also a large one."""
         self.loop = loop
+        self.parser = parser
+        self.keep_bodies = keep_bodies
         self.make: Maker = Connection
         if target.tls is not None:
             from harness.live.tls import Handshakes  # which builds on this module
@@ -153,7 +158,7 @@ class Connection:
         self._pool = pool
         self._sock: socket | None = sock
         pool.network.open += 1
-        self._answer = AnswerParser()
+        self._answer = pool.network.parser()
         self._reader: Any = None
         self._writer: Any = None
         self._out: bytes | memoryview = b""
@@ -165,7 +170,7 @@ class Connection:
 
     def connect(self, call: Call, request: bytes, now_ns: int) -> None:
         network = self._pool.network
-        self._take(call)
+        self._take(call, request)
         self._out = request
         sock = self._sock
         assert sock is not None
@@ -204,16 +209,16 @@ class Connection:
             if error.errno in GONE:
                 return False
             raise
-        self._take(call)
+        self._take(call, request)
         if sent < len(request):
             self._out = memoryview(request)[sent:]
             self._watch_writes()
         return True
 
-    def _take(self, call: Call) -> None:
+    def _take(self, call: Call, request: bytes) -> None:
         self.call = call
         call.driver = self
-        self._answer.reset(call.method == "HEAD", call.action is not None)
+        self._answer.reset(request.startswith(b"HEAD "), call.action is not None or self._pool.network.keep_bodies)
 
     def _watch_writes(self) -> None:
         assert self._sock is not None

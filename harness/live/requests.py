@@ -6,9 +6,7 @@ percent-encoded, methods come from a list. A token is seen in the request and no
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +18,7 @@ from harness.profile.model import Claims
 from harness.target.hosts import Address, accepted, addresses_of, reachable_first
 from harness.target.tls import Tls, context_of
 from harness.target.tls import from_json as tls_from_json
+from harness.target.tokens import sendable
 from harness.workload.claims import claimed_by
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -31,8 +30,6 @@ BODY = b"{}"
 CONNECT_TIMEOUT_NS = 5_000_000_000
 _PATHS_KEPT = 4096
 _PORTS = {"http": 80, "https": 443}
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class BadTarget(BadInput):
@@ -144,20 +141,6 @@ def reached(target: Target) -> Target:
     return replace(target, addresses=reachable_first(target.addresses))
 
 
-def tokens_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """OVERLOAD_TOKENS, a JSON object tenant -> token. Raises BadTarget, which never shows what is in it."""
-    text = environment.get("OVERLOAD_TOKENS")
-    if not text:
-        return {}
-    try:
-        tokens = json.loads(text)
-    except ValueError:
-        tokens = None
-    if not isinstance(tokens, dict) or not all(isinstance(token, str) for token in tokens.values()):
-        raise BadTarget('OVERLOAD_TOKENS is not a JSON object of tenant -> token, such as {"A": "secret"}')
-    return tokens
-
-
 def encode_path(path: str) -> str:
     """A request target in visible ASCII that begins with a slash. What is encoded already stays so."""
     path = path if path.startswith("/") else "/" + path
@@ -193,7 +176,7 @@ class Requests:
     ) -> None:
         named = token is not None
         token = token if token is not None else f"token-{tenant}"
-        if not token or _CONTROL.search(token) or _SURROGATE.search(token) or token != token.strip():
+        if not sendable(token):
             where = "in OVERLOAD_TOKENS" if named else "(its name makes the token; give one in OVERLOAD_TOKENS)"
             raise BadTarget(
                 f"the token of tenant {tenant!r} {where} is empty or has characters that no header can carry"

@@ -126,7 +126,7 @@ class TlsConnection(Connection):
             if error.errno in connections.GONE:
                 return False
             raise
-        self._take(call)
+        self._take(call, request)
         self._out, self._rest = sealed[sent:], rest
         if self._out or rest:
             self._watch_writes()

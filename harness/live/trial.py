@@ -18,17 +18,25 @@ from gevent.event import Event
 
 from harness.errors import BadInput
 from harness.ledger.call import Call
+from harness.ledger.outcomes import NEVER_SENT
 from harness.ledger.rows import call_row
 from harness.ledger.writer import JsonLines
-from harness.live.answer_parser import AnswerParser
+from harness.live.answer_parser import AnswerParser, KeepingParser
 from harness.live.connections import Network
+from harness.live.described import NO_CEILING, DescribedTarget
+from harness.live.driver_calls import DriverCalls
 from harness.live.lateness import Lateness
 from harness.live.pacing import Scheduler, Timeouts
 from harness.live.requests import Requests, Target
+from harness.live.target_requests import TargetRequests
 from harness.live.tenants import LiveTenant
 from harness.profile.model import Profile
+from harness.target.driver import made
+from harness.target.model import Poll
+from harness.target.rails import AbortRule
 from harness.workload.dealing import Part
 from harness.workload.plan import RecordedSource, callers, no_recordings
+from harness.workload.runs import RunCaller
 from harness.workload.source import CallSource
 
 FLUSH_NS = 250_000_000
@@ -40,7 +48,9 @@ ROW_BATCH = 64
 TENANTS_SHOWN = 200
 
 COMPLETED, INTERRUPTED, PARENT_GONE, ERROR = "completed", "interrupted", "parent_gone", "error"
-_WORSE = (COMPLETED, INTERRUPTED, PARENT_GONE, ERROR)
+ABORTED = "aborted"
+"""By the abort rule of a target file: the target suffers."""
+WORSE = (COMPLETED, INTERRUPTED, ABORTED, PARENT_GONE, ERROR)
 
 
 class Rows(Protocol):
@@ -71,7 +81,8 @@ def connection_limit() -> int:
 
 class LiveTrial:
     """`begin` once; `finished` is set when every tenant is. rows: None keeps no ledger. parts: the tenants, or parts of
-    them, that this process drives (harness/workload/dealing.py); None: all of all."""
+    them, that this process drives (harness/workload/dealing.py); None: all of all. described: what a target file says,
+    with its tokens and its rails."""
 
     def __init__(
         self,
@@ -83,7 +94,16 @@ class LiveTrial:
         on_call: OnCall | None = None,
         parts: Mapping[str, Part] | None = None,
         caller_defect: str | None = None,
+        described: DescribedTarget | None = None,
     ) -> None:
+        self.described = described
+        self.in_flight = 0
+        self.max_in_flight = described.max_in_flight if described is not None else NO_CEILING
+        self.on_abort: Callable[[], None] | None = None
+        self._abort_rule = described.abort_rule(profile) if described is not None else None
+        runs = described.file.runs if described is not None else None
+        poll = runs.poll if runs is not None and runs.poll is not None else Poll()
+        self.poll = poll.every, poll.most
         self.profile = profile
         self.epoch_ns = 0
         self.reason = COMPLETED
@@ -99,14 +119,16 @@ class LiveTrial:
         loop = gevent.get_hub().loop
         self.scheduler = Scheduler(loop, self.broke)
         self._network = Network(
-            loop, self.scheduler, target, connection_limit(), self._answered, self._ended, self.broke
-        )
+            loop, self.scheduler, target, connection_limit(), self._answered, self._ended, self.broke,
+            *_reading(described),
+        )  # fmt: skip
         sources = callers(profile, recorded, parts)
         if caller_defect is not None:
             from harness.workload import defects
 
             defects.lay(caller_defect, sources, profile)
         self.tenants = self._make_tenants(target, tokens, sources)
+        self._use_driver()
         self._by_index = {tenant.caller.index: tenant for tenant in self.tenants}
         self._unfinished = len(self.tenants)
         self._rows: Rows | None = JsonLines(rows, ROW_BATCH) if isinstance(rows, Path) else rows
@@ -124,11 +146,32 @@ class LiveTrial:
             told = patience if until_start else None
             if patience is not None and not until_start and patience not in waits:
                 waits[patience] = Timeouts(self.scheduler, patience, _is_over, self._out_of_patience)
-            token, claims = tokens.get(caller.tenant), self.profile.tenants[caller.tenant].claims
-            requests = Requests(caller.tenant, caller.index, target, token, told, claims)
+            requests = self._requests_of(caller, target, tokens, told)
             hangs_up = None if until_start or patience is None else waits[patience]
             tenants.append(LiveTenant(self, caller, self._network, requests, hangs_up, told is not None))
         return tenants
+
+    def _requests_of(
+        self, caller: CallSource, target: Target, tokens: Mapping[str, str], told: int | None
+    ) -> Requests | TargetRequests:
+        name, described = caller.tenant, self.described
+        claims = self.profile.tenants[name].claims
+        if described is None:
+            return Requests(name, caller.index, target, tokens.get(name), told, claims)
+        if isinstance(caller, RunCaller):
+            caller.finishes = described.finishes
+        file, token = described.file, described.tokens.get(name)
+        return TargetRequests(name, caller.index, target, file, described.draws, token, told, claims)
+
+    def _use_driver(self) -> None:
+        """Agent runs of a target with a Python driver."""
+        described = self.described
+        if described is None or described.driver is None:
+            return
+        driver, redactor = made(described.driver, described.context), described.answers.redactor
+        for tenant in self.tenants:
+            token = described.tokens.get(tenant.name)
+            tenant.use_driver(DriverCalls(driver, tenant.name, token, redactor, tenant.told))
 
     def begin(self, epoch_monotonic_ns: int) -> None:
         """The trial's zero, on CLOCK_MONOTONIC. Calls due before this very moment leave at once, and late."""
@@ -156,6 +199,16 @@ class LiveTrial:
         for tenant in self.tenants:
             tenant.stop()
 
+    def abort(self, why: str) -> None:
+        """The target suffers: as `interrupt`, and `done` says why."""
+        if self._ending:
+            return
+        self.error = why
+        self.interrupt()
+        self._end_with(ABORTED)
+        if self.on_abort is not None:
+            self.on_abort()
+
     def halt(self, reason: str) -> None:
         """Ends everything now: unfinished calls are `open`."""
         self._ending = True
@@ -180,11 +233,19 @@ class LiveTrial:
         self.recorded_calls += 1
         if self._rows is not None:
             self._write(self._rows.add, call_row(call))
+        if self._abort_rule is not None and call.sent_ns >= 0 and call.outcome not in NEVER_SENT:
+            self._see_whether_it_suffers(self._abort_rule, call)
         if self._on_call is not None and call.sent_ns >= 0:
             try:
                 self._on_call(call, size)
             except Exception as error:  # a listener of Locust's may raise to stop its user: there is none here
                 self.broke(error)
+
+    def _see_whether_it_suffers(self, rule: AbortRule, call: Call) -> None:
+        latency_ns = call.done_ns - call.sent_ns if call.status > 0 else -1
+        why = rule.ended(call.done_ns, call.tenant_index, call.outcome or "", call.status, latency_ns)
+        if why is not None:
+            self.abort(why)
 
     def flush(self) -> None:
         if self._rows is not None:
@@ -240,7 +301,7 @@ class LiveTrial:
         return event | {"error": self.error} if self.error else event
 
     def _end_with(self, reason: str) -> None:
-        if _WORSE.index(reason) > _WORSE.index(self.reason):
+        if WORSE.index(reason) > WORSE.index(self.reason):
             self.reason = reason
 
     def _drained(self, _: int, __: int) -> None:
@@ -258,6 +319,14 @@ class LiveTrial:
 
     def _out_of_patience(self, call: Call) -> None:
         self._by_index[call.tenant_index].out_of_patience(call)
+
+
+def _reading(described: DescribedTarget | None) -> tuple[Callable[[], AnswerParser], bool]:
+    """How answers are read: what a target file does not ask for is not kept."""
+    if described is None:
+        return AnswerParser, False
+    wanted = described.answers.headers
+    return (lambda: KeepingParser(wanted)), described.answers.wants_body
 
 
 def _is_over(call: Call) -> bool:

@@ -26,6 +26,9 @@ from harness.target.hosts import accepted, is_loopback
 from harness.target.model import TENANT_MARK, Credentials, Request, TargetFile
 from harness.target.tls import Tls
 
+OURS = ("overload-call", "overload-attempt", "overload-round", "overload-queue-deadline-ms", "overload-cost")
+"""Headers that the harness sets, beside the credential."""
+
 
 class TargetFileError(ProfileError):
     """At least one problem; `str()` is every one of them, a line each."""
@@ -175,6 +178,10 @@ def _of_templates(target: TargetFile) -> Iterator[Found]:
         yield ("data", name), "is a name that the harness fills itself; choose another"
     call = data | set(templates.CALL_NAMES)
     yield from _names(("call",), target.call, call)
+    for name, text in target.recorded.headers.items():
+        yield from _unknown(("recorded", "headers", name), text, call)
+    yield from _unknown(("recorded", "body"), target.recorded.body, call)
+    yield from _credential_headers(target)
     if target.runs is not None:
         known = call | set(templates.RUN_NAMES)
         for key in ("open", "submit", "read", "cancel", "finish"):
@@ -187,6 +194,21 @@ def _of_templates(target: TargetFile) -> Iterator[Found]:
             request = getattr(target.faults, key)
             if request is not None:
                 yield from _names(("faults", key), request, set(templates.FAULT_NAMES))
+
+
+def _credential_headers(target: TargetFile) -> Iterator[Found]:
+    """A secret has no place in the file, and two headers of one name are read by each service in its own way."""
+    named = target.credentials.header.lower()
+    places = [("call", target.call.headers), ("recorded", target.recorded.headers)]
+    runs = target.runs
+    for key in ("open", "submit", "read", "cancel", "finish") if runs is not None else ():
+        request = getattr(runs, key)
+        places += [(f"runs.{key}", request.headers)] if request is not None else []
+    for place, headers in places:
+        for name in headers:
+            if name.lower() in (named, *OURS):
+                path = (*place.split("."), "headers", name)
+                yield path, "is set by the harness itself (`credentials`, and its own); leave it out"
 
 
 def _names(path: DottedPath, request: Request, known: set[str]) -> Iterator[Found]:

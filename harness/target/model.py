@@ -67,8 +67,9 @@ class Limits(Part):
 class Abort(Part):
     """When a running trial stops by itself, judged over the last `window` from `least` ended calls on.
 
-    server_errors_pp: 5xx answers and failed connections. latency_p95: of answered calls. ordinary_hurt_pp: how far the
-    ordinary tenants' share of served calls may be below that of the trial's first `window`. All in percentage points.
+    server_errors_pp: calls that failed with a 5xx, or without an answer. latency_p95: of answered calls.
+    ordinary_hurt_pp: how far the ordinary tenants' share of served calls may be below that of the trial's first
+    `window`. Shares are in percentage points.
     """
 
     server_errors_pp: Points | None = 25.0
@@ -137,6 +138,18 @@ class Request(Part):
         if problems:
             raise Contradictions(problems)
         return self
+
+
+class Recorded(Part):
+    """How calls that have their own method and path, those of a recorded log, are sent: `strip` is taken off the front
+    of the path where it is there, then `prefix` is put before it. query: `drop` leaves it out. headers and body may
+    hold what those of `call` may; body: of a POST, PUT or PATCH whose own was not recorded."""
+
+    strip: Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=1000)] | None = None
+    prefix: Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=1000)] | None = None
+    query: Literal["keep", "drop"] = "keep"
+    headers: dict[HeaderName, HeaderText] = {}
+    body: Any = {}
 
 
 class OutcomeRule(Part):
@@ -210,9 +223,11 @@ class Answers(Part):
 
 
 class StepAnswers(Part):
-    """Where the answer to a batch tells of its steps: a list at `pointer`, as sent; the others are within each."""
+    """Where the answer to a batch tells of its steps: a list at `pointer`; the others are within each. step: where its
+    id is, as sent, if the list may hold the steps of other batches too. outcomes: the service's words -> ours."""
 
     pointer: Pointer = "/steps"
+    step: Pointer | None = None
     outcome: Pointer = "/outcome"
     outcomes: dict[str, Outcome] = {}
     queue_wait: Pointer | None = "/queue_wait_ms"
@@ -328,7 +343,9 @@ class TargetFile(Part):
     abort: Abort = Abort()
     tls: Tls = Tls()
     credentials: Credentials = Credentials()
+    connect_timeout: DurationNs = 5_000_000_000
     call: Request = Request(path="/service", body={})
+    recorded: Recorded = Recorded()
     data: Annotated[dict[Name, Data], Field(max_length=200)] = {}
     service_time: DurationNs | None = None
     answers: Answers = Answers()

@@ -105,7 +105,7 @@ class _Window:
 class AbortRule:
     """Told of each ended call; says why the trial must stop, once it must.
 
-    bad            5xx, or failed without an answer; over the calls that were answered or failed
+    bad            failed, with a 5xx or without an answer (a refusal is none, whatever its status); over all
     latency_p95    of answered calls, done - sent
     ordinary_hurt  share of served calls among the ordinary tenants', against the trial's first window
     """
@@ -119,7 +119,7 @@ class AbortRule:
 
     def ended(self, now_ns: int, tenant: int, outcome: str, status: int, latency_ns: int) -> str | None:
         """now_ns: never decreasing. status: 0 or less where there was no answer. latency_ns: -1 unknown."""
-        bad = status >= 500 or (outcome == FAILED and status <= 0)
+        bad = outcome == FAILED and (status >= 500 or status <= 0)
         ordinary = tenant in self._ordinary
         served = outcome == SERVED
         window = self._window

@@ -19,6 +19,7 @@ import orjson
 
 from harness.ledger.outcomes import FAILED, FROM_SERVICE, QUEUED, SERVED, THROTTLED
 from harness.target.model import Answers, OutcomeRule, Place, RetryAfterPlace
+from harness.target.tokens import NOTHING_TO_MASK, Redactor
 
 MOST_TEXT = 200
 _MOST_REASON = 100
@@ -43,10 +44,12 @@ class Understood:
 
 
 class Understanding:
-    """headers: names, in lower case, that an answer's reader must keep. wants_body: also of a success."""
+    """headers: names, in lower case, that an answer's reader must keep. wants_body: also of a success. redactor: of
+    what a target says and we keep."""
 
-    def __init__(self, answers: Answers) -> None:
-        self._rules = [_Rule(place, rule) for place, rule in enumerate(answers.outcome, 1)]
+    def __init__(self, answers: Answers, redactor: Redactor = NOTHING_TO_MASK) -> None:
+        self._redactor = redactor
+        self._rules = [_Rule(place, rule, redactor) for place, rule in enumerate(answers.outcome, 1)]
         self._typed = answers.typed
         self._queue, self._service = answers.queue_wait, answers.service_time
         self._retry = answers.retry_after
@@ -62,7 +65,10 @@ class Understanding:
 
     def of(self, status: int, headers: Mapping[bytes, bytes], body: bytes | None) -> Understood:
         """headers: lower-case name -> value. body: None if it was too large to look at."""
-        document = _json(body)
+        return self.of_document(status, headers, json_of(body))
+
+    def of_document(self, status: int, headers: Mapping[bytes, bytes], document: Any) -> Understood:
+        """document: the body, read; None if it is no JSON."""
         outcome, reason, typed, by = self._outcome(status, headers, document)
         return Understood(
             outcome,
@@ -82,7 +88,7 @@ class Understanding:
         if self._typed and isinstance(document, dict):
             said = document.get("outcome")
             if isinstance(said, str) and said in (*FROM_SERVICE, QUEUED):
-                return said, _word(document.get("reason")), True, 'the body\'s own "outcome"'
+                return said, _word(document.get("reason"), self._redactor), True, 'the body\'s own "outcome"'
         if 200 <= status < 300:
             return SERVED, None, True, "status 2xx"
         if status == 429:
@@ -91,7 +97,7 @@ class Understanding:
 
     def _retry_after(self, headers: Mapping[bytes, bytes], document: Any) -> str | None:
         for place in self._retry:
-            raw = _raw_at(place, headers, document)
+            raw = _raw_at(place, headers, document, self._redactor)
             if raw is None:
                 continue
             if place.unit == "ms" and (match := _NUMBER.fullmatch(raw)):
@@ -101,7 +107,8 @@ class Understanding:
 
 
 class _Rule:
-    def __init__(self, place: int, rule: OutcomeRule) -> None:
+    def __init__(self, place: int, rule: OutcomeRule, redactor: Redactor) -> None:
+        self._redactor = redactor
         given = rule.status if isinstance(rule.status, list) else [] if rule.status is None else [rule.status]
         self._statuses = tuple(str(status) for status in given)
         self._headers = [(name.lower().encode("ascii"), text.lower()) for name, text in rule.header.items()]
@@ -126,7 +133,7 @@ class _Rule:
                 return None
             if self._equals is not None and not any(_same(value, wanted) for wanted in self._equals):
                 return None
-            told = _word(value) or ""
+            told = _word(value, self._redactor) or ""
         return self._reason if self._reason is not None else told
 
 
@@ -189,17 +196,17 @@ def _server_timing(value: bytes | None, metric: str) -> int:
     return -1
 
 
-def _raw_at(place: RetryAfterPlace, headers: Mapping[bytes, bytes], document: Any) -> str | None:
+def _raw_at(place: RetryAfterPlace, headers: Mapping[bytes, bytes], document: Any, redactor: Redactor) -> str | None:
     if place.header is not None:
         raw = headers.get(place.header.lower().encode("ascii"))
-        return None if raw is None else _printable(raw, MOST_TEXT)
+        return None if raw is None else _kept(raw.decode("latin-1"), MOST_TEXT, redactor)
     value = at_pointer(document, place.pointer or "")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    return _printable(str(value).encode("utf-8", "replace"), MOST_TEXT)
+    return _kept(str(value), MOST_TEXT, redactor)
 
 
-def _json(body: bytes | None) -> Any:
+def json_of(body: bytes | None) -> Any:
     if not body or body[:1] not in b"{[ \t\r\n":
         return None
     try:
@@ -218,11 +225,14 @@ def _same(value: Any, wanted: Any) -> bool:
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
-def _word(value: Any) -> str | None:
+def _word(value: Any, redactor: Redactor) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    text = str(value)[:_MOST_REASON]
-    return "".join(char if " " <= char <= "~" else "?" for char in text)
+    return _kept(str(value), _MOST_REASON, redactor)
+
+
+def _kept(text: str, limit: int, redactor: Redactor) -> str:
+    return "".join(char if " " <= char <= "~" else "?" for char in redactor.masked(text, limit))
 
 
 def _printable(value: bytes, limit: int) -> str:

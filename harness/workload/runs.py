@@ -103,9 +103,10 @@ class _Event:
 
 
 class RunCaller:
-    """One tenant's agents. pace, phase_ns: of groups that begin with a rate; `poisson` draws from `rng`."""
+    """One tenant's agents. pace, phase_ns: of groups that begin with a rate; `poisson` draws from `rng`. finishes:
+    whether the service is told that a run is over; not every service can be."""
 
-    __slots__ = ("_begins", "_events", "_in_flight", "_order", "_seq", "index", "tenant")
+    __slots__ = ("_begins", "_events", "_in_flight", "_order", "_seq", "finishes", "index", "tenant")
 
     def __init__(
         self,
@@ -119,6 +120,7 @@ class RunCaller:
     ) -> None:
         self.tenant = tenant
         self.index = index
+        self.finishes = True
         self._seq = 0
         self._order = 0
         self._events: list[_Event] = []
@@ -237,7 +239,10 @@ class RunCaller:
             return
         if run.run_id and not run.cancelled and not run.finishing and now_ns < run.gone_ns:
             run.finishing = True
-            self._plan(now_ns, FINISH, run)
+            if self.finishes:
+                self._plan(now_ns, FINISH, run)
+            elif run.parent is not None:
+                self._one_less(run.parent, now_ns)
         elif run.parent is not None:
             self._one_less(run.parent, now_ns)
 

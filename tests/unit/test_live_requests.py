@@ -8,10 +8,11 @@ import pytest
 
 from harness.errors import BadInput
 from harness.ledger.call import Call
-from harness.live.requests import Requests, Unsendable, encode_path, target_in_manifest, target_of, tokens_of
+from harness.live.requests import Requests, Unsendable, encode_path, target_in_manifest, target_of
 from harness.profile.model import Claims
 from harness.target.hosts import reachable_first
 from harness.target.tls import Tls
+from harness.target.tokens import tokens_of
 
 STUB = target_of("stub", "http://127.0.0.1:8000")
 URL = target_of("url", "http://127.0.0.1:8000/v1/chat?x=1")

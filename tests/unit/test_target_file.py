@@ -43,7 +43,7 @@ credentals: {}
         "6:17: answers.outcome.1.outcome: 'nope': expected one of served, queued, throttled, expired, "
         "budget_exhausted, coalesced, dependency_unavailable, cancelled, needs_person, failed",
         "7:1: credentals: unknown key; did you mean 'credentials'? (keys here: name, about, url, allow, limits, "
-        "abort, tls, credentials, call, data, service_time, answers, runs, faults and 2 more)",
+        "abort, tls, credentials, connect_timeout, call, recorded, data, service_time, answers and 4 more)",
     ]
 
 
