@@ -54,6 +54,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.memory --live
 	$(BIN)/python -m benchmarks.judging
 	$(BIN)/python -m benchmarks.recorded
+	$(BIN)/python -m benchmarks.shadow
 	$(BIN)/python -m benchmarks.stub
 	$(BIN)/python -m benchmarks.generator
 	$(BIN)/python -m benchmarks.start_times

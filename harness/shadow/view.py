@@ -8,7 +8,7 @@ from rich.console import Console
 
 from harness.recorded.errors import printable
 from harness.report.grid import Cell, grid, line
-from harness.report.text import clean, count, millis, percent, seconds
+from harness.report.text import MISSING, clean, count, millis, percent, seconds
 from harness.shadow.figures import Figures, Tried, per_bin
 from harness.shadow.find import Found, Point
 from harness.shadow.traffic import Traffic
@@ -31,7 +31,7 @@ def show(traffic: Traffic, found: Sequence[Tried], serving: str, patient: bool, 
                   f"{seconds(traffic.duration_ns)}; {serving}")  # fmt: skip
     if not traffic.with_status:
         line(console, "refusals  not in this log: no field is the status; name it: --map status=FIELD")
-    grid(console, _header(found, patient), _rows(traffic, found, patient))
+    _table(traffic, found, patient, console)
     if len(traffic.tenants) > MOST_ROWS:
         line(console, f"and {len(traffic.tenants) - MOST_ROWS} tenants more (--top N pools them, --json has them all)")
     for one in found:
@@ -39,28 +39,44 @@ def show(traffic: Traffic, found: Sequence[Tried], serving: str, patient: bool, 
     _over_time(traffic, found, console)
 
 
-def _header(found: Sequence[Tried], patient: bool) -> list[tuple[str, str]]:
-    own = ["refused", *(["abandoned"] if patient else []), "delayed", "mean wait", "p95 wait"]
-    header = [("", "tenant"), ("", "calls"), ("the log", "refused")]
-    for one in found:
-        header += [(f"{clean(one.policy.text, 40)} x{one.workers}", title) for title in own]
-    return header
-
-
-def _rows(traffic: Traffic, found: Sequence[Tried], patient: bool) -> list[list[Cell]]:
-    refused = traffic.counts(traffic.refused).tolist()
+def _table(traffic: Traffic, found: Sequence[Tried], patient: bool, console: Console) -> None:
+    """One policy: a row a tenant. Several: a row for the log and for each policy, below one another."""
+    own = [
+        ("", title) for title in ("refused", *(("abandoned",) if patient else ()), "delayed", "mean wait", "p95 wait")
+    ]
+    logged = traffic.counts(traffic.refused).tolist()
+    tenants = [
+        (
+            clean(name, 40) + (f" ({many:,} callers)" if many > 1 else ""),
+            logged[place],
+            [o.figures[place] for o in found],
+        )
+        for place, (name, many) in enumerate(zip(traffic.tenants, traffic.identities, strict=True))
+    ][:MOST_ROWS]
+    tenants.append(("all", sum(logged), [one.total for one in found]))
+    if len(found) == 1:
+        rows: list[list[Cell] | None] = [
+            [Cell(name), Cell(count(one.calls)), _logged(refused, one.calls, traffic), *_cells(one, patient)]
+            for name, refused, (one,) in tenants
+        ]
+        grid(console, [("", "tenant"), ("", "calls"), ("the log", "refused"), *own], rows)
+        return
     rows = []
-    for place, name in enumerate(traffic.tenants[:MOST_ROWS]):
-        many = f" ({traffic.identities[place]:,} callers)" if traffic.identities[place] > 1 else ""
-        row = [Cell(clean(name, 40) + many), Cell(count(found[0].figures[place].calls))]
-        row.append(_logged(refused[place], found[0].figures[place].calls, traffic))
-        for one in found:
-            row += _cells(one.figures[place], patient)
-        rows.append(row)
-    total = [Cell("all", "bold"), Cell(count(len(traffic))), _logged(sum(refused), len(traffic), traffic)]
-    for one in found:
-        total += _cells(one.total, patient)
-    return [*rows, total]
+    for name, refused, figures in tenants:
+        calls = figures[0].calls
+        unknown = [Cell(MISSING)] * (len(own) - 1)
+        rows.append([Cell(name), Cell("the log"), Cell(count(calls)), _logged(refused, calls, traffic), *unknown])
+        for one, figure in zip(found, figures, strict=True):
+            rows.append(
+                [
+                    Cell(name),
+                    Cell(f"{clean(one.policy.text, 40)} x{one.workers}"),
+                    Cell(count(calls)),
+                    *_cells(figure, patient),
+                ]
+            )
+        rows.append(None)
+    grid(console, [("", "tenant"), ("", "by"), ("", "calls"), *own], rows[:-1], lead=2)
 
 
 def _logged(refused: int, calls: int, traffic: Traffic) -> Cell:
@@ -101,7 +117,7 @@ def _over_time(traffic: Traffic, found: Sequence[Tried], console: Console) -> No
     """When calls came and when they were lost, all losses on one scale."""
     logged = per_bin(traffic, traffic.refused)
     most = max([*logged, *(n for one in found for n in one.refused_per_bin)], default=0)
-    width = max(20, min(60, console.width - 34))
+    width = max(20, min(60, console.width - 48))
     names = [("calls", spark(per_bin(traffic), width=width), max(per_bin(traffic)))]
     if traffic.with_status:
         names.append(("refused in the log", spark(logged, most, width), max(logged)))

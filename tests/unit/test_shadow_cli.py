@@ -74,10 +74,11 @@ def test_the_table_shows_the_log_beside_each_policy(run, logs):
         "shared_fifo:queue=20",
     )
     assert code == 0
-    row = next(line for line in out.splitlines() if line.startswith("198.18.0.3"))
-    cells = re.split(r"\s{2,}", row)
-    assert cells[1:4] == ["480", "0", "0"]  # not refused then, nor by fair queues
-    assert int(cells[7].split()[0]) > 20  # but by shared FIFO
+    rows = [re.split(r"\s{2,}", line) for line in out.splitlines() if line.startswith("198.18.0.3")]
+    log, fair, fifo = rows
+    assert log[:4] == ["198.18.0.3", "the log", "480", "0"]
+    assert fair[1:4] == ["fair_queues:queue=20 x2", "480", "0"]
+    assert int(fifo[-4].split()[0]) > 20  # refused by shared FIFO only
     assert "fair_queues:queue=20: refuses " in out
     assert "lost, shared_fifo:queue=20" in out
 
