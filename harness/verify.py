@@ -61,7 +61,7 @@ CASES = (
     _case("v09", "v09.ambiguous_write", "payments are committed and never answered"),
     _case("v10", "v10.outage_recovery", "a long outage, a backlog, and a second wave"),
     _case("fairness", "fairness.ordinary_unmoved", "an agent runs away beside three ordinary tenants", alone=True),
-    _case("max_min", "fairness.max_min", "tenants of different weight want three times what there is"),
+    _case("max_min", "fairness.max_min", "tenants of different weight want more than there is"),
     _case("identity", "fairness.identity_from_credential", "a runaway claims to be fifty tenants"),
     _case("shuffle", "fairness.shuffle_isolation", "three floods beside 300 light tenants", alone=True),
     _case("recovers", "fairness.recovers", "re-plans must not outlive the burst that began them"),

@@ -155,7 +155,8 @@ def _windows(profile: Profile, calm: Window, at_ns: int) -> tuple[Window, Window
 
 
 def _subjects(trial: Trial, profile: Profile, asked: Mask) -> list[tuple[str, Mask]]:
-    ordinary = np.array([name in set(profile.ordinary) for name in trial.tenants], dtype=np.bool_)
+    names = set(profile.ordinary)
+    ordinary = np.array([name in names for name in trial.tenants], dtype=np.bool_)
     return [(ALL, asked), *([(ORDINARY, asked & ordinary[trial.calls.tenant])] if profile.ordinary else [])]
 
 

@@ -14,7 +14,7 @@ for each light tenant by itself. So of n light tenants the number hurt is binomi
 Light are the profile's ordinary tenants. Each other tenant is heavy while its rate is above its base; several floods,
 one after the other, are several draws. Hurt is who, while the flood lasts, has a call not served or waiting for longer
 than `wait`, by default a whole turn of all queues. Source: MacCarthaigh 2014, "Workload isolation using
-shuffle-sharding"; Kubernetes KEP-1040 (table of the probabilities, of which this is the row of one elephant).
+shuffle-sharding"; the documentation of Kubernetes' API Priority and Fairness, whose table has the same p.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ def _turn_ns(trial: Trial, profile: Profile, queues: int) -> float:
 
 def _windows(profile: Profile) -> list[tuple[str, Window]]:
     """When each heavy tenant is: the steps of its rate that are above its base; without any, the burst, or all."""
-    found = []
+    found, light = [], set(profile.ordinary)
     always = profile.phases.burst or Window(**{"from": "0s", "to": f"{profile.duration}ns"})
     for name, tenant in profile.tenants.items():
-        if name in set(profile.ordinary):
+        if name in light:
             continue
         steps = [step for step in tenant.rate.steps if step.rate > tenant.rate.base] if tenant.rate else []
         found += [(name, always.model_copy(update={"from_ns": s.from_ns, "to_ns": s.to_ns})) for s in steps]

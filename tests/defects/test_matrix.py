@@ -22,7 +22,13 @@ UNMOVED, STRUCTURED = "fairness.ordinary_unmoved", "fairness.refusals_structured
 REPLANS, AT_SOURCE = "agent.replan_share", "agent.budget_at_source"
 TRIAL = ["trial.conserved", "trial.on_time"]
 PROFILE_OF = {UNMOVED: FAIRNESS, STRUCTURED: REFUSALS}
-OF_SERVICE = {name: defect for name, defect in DEFECTS.items() if defect.part == SHARED}
+OF_SERVICE = {
+    name: defect
+    for name, defect in DEFECTS.items()
+    if defect.part == SHARED and {*defect.caught_by, *defect.twin_of} & {*PROFILE_OF}
+}
+"""The others of the shared service: test_matrix_fairness.py."""
+
 BROKEN = [(name, check) for name, defect in OF_SERVICE.items() if not defect.healthy for check in defect.caught_by]
 TWINS = [name for name, defect in OF_SERVICE.items() if defect.healthy]
 PHASES = (0, 1, 2)
