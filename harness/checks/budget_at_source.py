@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from harness.checks.budget_replay import most_beyond, replay
+from harness.checks.budget_replay import counted_as_sent, most_beyond, replay
 from harness.checks.context import profile_of, witnesses
 from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word, worst
@@ -84,7 +84,7 @@ def _judge_tenant(
     sent = asks.places[calls.sent_ns[asks.places] >= 0]
     for budget in budgets:
         if budget.scope == "tenant":
-            findings.append(_sent(name, budget, np.sort(calls.sent_ns[sent]), params))
+            findings.append(_sent(name, budget, counted_as_sent(calls, sent, params.late), params))
     findings.append(_replans(name, calls.round[sent] > 0, params))
     return findings
 

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from harness.checks.attempt_rows import ids, of_tenant
-from harness.checks.budget_replay import grants, most_beyond, replay
+from harness.checks.budget_replay import counted_as_sent, grants, most_beyond, replay
 from harness.checks.context import profile_of
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, none_of, verdict, withheld
@@ -62,7 +62,7 @@ def _rules(trial: Trial, name: str, tenant: Tenant, params: Params) -> list[Rule
     sent = np.flatnonzero(of_tenant(trial, calls, name) & (calls.sent_ns >= 0))
     sent = sent[np.argsort(calls.start_ns[sent], kind="stable")]
     over = sent[~grants(own, calls.start_ns[sent], calls.run[sent])]
-    beyond = most_beyond(whole.rate, np.sort(calls.sent_ns[sent]))
+    beyond = most_beyond(whole.rate, counted_as_sent(calls, sent, params.late))
     bound = whole.burst + 1 + float(whole.rate) * params.late / NS_PER_S
     held = {
         scope: int((of_tenant(trial, calls, name) & calls.reason.equals(f"{scope}_budget")).sum())

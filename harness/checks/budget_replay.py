@@ -15,7 +15,7 @@ import numpy as np
 from harness.checks.attempt_rows import of_tenant
 from harness.checks.context import Mask
 from harness.ledger.outcomes import HELD_BACK
-from harness.ledger.reader import Ints, Trial
+from harness.ledger.reader import Calls, Ints, Trial
 from harness.profile.model import Budget
 from harness.profile.units import NS_PER_S
 
@@ -97,6 +97,12 @@ def most_beyond(rate: Fraction, sent_ns: Ints) -> float:
         return 0.0
     level = np.arange(len(sent_ns)) - float(rate) * (sent_ns - sent_ns[0]) / NS_PER_S
     return float((level + 1 - np.minimum.accumulate(level)).max())
+
+
+def counted_as_sent(calls: Calls, sent: Ints, late_ns: int) -> Ints:
+    """Instants of attempts that were sent, in order. The caller's process held up what left later than `late_ns` after
+    it was due: it counts as sent when it might have been, or a stall would look like a burst that no budget granted."""
+    return np.sort(np.minimum(calls.sent_ns[sent], calls.start_ns[sent] + late_ns))
 
 
 def _codes(table: list[str], texts: Sequence[str]) -> list[int]:

@@ -13,7 +13,8 @@ from harness.checks.verdict import Word
 from harness.ledger.reader import LedgerError, read_trial
 from harness.ledger.stalls import STALLS, stalls, stalls_of, stalls_on_the_way
 from stub_service.lag import SPARE_PART, STALL_NS, TICK_NS, LoopLag, busy_clock
-from tests.unit.ledgers import rows_of, write_rows
+from tests.unit.ledgers import edited as rows_edited
+from tests.unit.ledgers import rows_of, simulated, write_rows
 from tests.unit.verification_trials import ARRIVALS, CALLS, DECISIONS, edited, healthy, more, verdict
 
 MS = 1_000_000
@@ -171,3 +172,58 @@ def test_only_time_that_was_not_stalled_counts(tmp_path, late_ms, stall_ms, fail
     found = verdict(stalled(trial, (at_ms + stall_ms[0], at_ms + stall_ms[1])), "capacity.cancelled")
     begun = [f for f in found.findings if f.quantity == "begun after cancellation"]
     assert (begun[0].word is Word.FAIL) is fails
+
+
+def test_what_arrives_on_its_way_just_after_its_deadline_was_started_in_time(tmp_path):
+    """And so it need not be recorded as expired; nor if it was a stall that held it up on the way."""
+    trial = healthy("v06", tmp_path)
+    waited = {
+        (d["run"], d["step"]) for d in rows_of(trial.folder, DECISIONS) if d["outcome"] == "queued" and d.get("step")
+    }
+    served = [a for a in rows_of(trial.folder, ARRIVALS) if a["status"] == 200 and (a["run"], a["step"]) in waited]
+    chosen = max(served, key=lambda arrival: arrival["t_ns"])
+    deadline_ns, begun_ns = chosen["deadline_ns"], chosen["t_ns"]
+
+    def moved(by_ms, *spans):
+        at_ns = deadline_ns + by_ms * MS
+        took = {"t_ns": at_ns, "started_ns": at_ns, "ended_ns": at_ns + chosen["ended_ns"] - begun_ns}
+        later = edited(trial, ARRIVALS, lambda row: row | took if key_of(row) == key_of(chosen) else row)
+        later = edited(later, DECISIONS, lambda row: row | {"t_ns": took["ended_ns"]} if ends(row) else row)
+        return verdict(stalled(later, *spans), "v06.expiry").word
+
+    def ends(row):
+        return key_of(row) == key_of(chosen) and row["outcome"] == "served" and row["kind"] == "step"
+
+    at_ms = deadline_ns / MS
+    assert moved(10) is Word.PASS
+    assert moved(90) is Word.FAIL
+    assert moved(90, (at_ms - 20, at_ms + 85)) is Word.PASS
+    assert moved(90, (at_ms - 20, at_ms + 30)) is Word.FAIL
+
+
+def key_of(row):
+    return row.get("run"), row.get("step")
+
+
+def test_a_caller_that_stood_still_sent_no_burst(tmp_path):
+    """Two hundred milliseconds of calls leave at once: the budget granted each of them when it was due."""
+    tenant = {"rate": "100/s", "budget": {"rate": "50/s", "burst": 2}}
+    trial = simulated(tmp_path / "t", {"duration": "4s", "phases": {}, "tenants": {"D": tenant}, "ordinary": []})
+
+    def held_up(rows):
+        for row in rows:
+            if 10**9 <= row["due_ns"] < 10**9 + 400 * MS and row.get("sent_ns", -1) >= 0:
+                row["sent_ns"] = max(row["sent_ns"], 10**9 + 400 * MS)
+                row["done_ns"] = max(row["done_ns"], row["sent_ns"])
+
+    made = rows_edited(trial, held_up)
+    assert verdict(made, "agent.budget_at_source").word is Word.PASS
+
+    def early(rows):
+        """Without a budget: every call is sent."""
+        for row in rows:
+            row["sent_ns"] = row.get("sent_ns", row["due_ns"])
+            row.update(outcome="served", attempt=1)
+            row.pop("reason", None)
+
+    assert verdict(rows_edited(trial, early), "agent.budget_at_source").word is Word.FAIL
