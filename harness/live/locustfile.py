@@ -80,7 +80,7 @@ def on_init(environment: Any, runner: Any, **_: Any) -> None:
     global session
     try:
         if isinstance(runner, MasterRunner):
-            session = of_master = OfMaster(loaded, options)
+            session = of_master = OfMaster(loaded, options, runner)
             environment.dispatcher_class = of_master.dispatcher
         elif isinstance(runner, WorkerRunner):
             session = OfWorker(environment)

@@ -23,14 +23,16 @@ from harness.ledger import manifest as manifests
 from harness.ledger.reader import CALLS, MANIFEST
 from harness.ledger.writer import JsonLines, write_manifest
 from harness.live.distributed import wire
-from harness.live.distributed.master import Master, Settled
+from harness.live.distributed.master import Master
+from harness.live.distributed.settled import Settled
 from harness.live.distributed.worker import Worker
 from harness.live.manifest import Manifest
-from harness.live.requests import reached, target_of, tokens_of
+from harness.live.requests import reached, target_of
 from harness.live.trial import LiveTrial
 from harness.live.users import UserTask, fire_request, tasks_of
 from harness.profile.loader import Loaded
 from harness.recorded.schedule import source
+from harness.target.tokens import tokens_of
 from harness.workload.plan import RecordedSource, planned
 
 LEAD_NS = 100_000_000
@@ -155,7 +157,8 @@ class Alone:
 class OfMaster:
     """`locust --master`: whoever has joined by the time that a test starts gets a share of it."""
 
-    def __init__(self, loaded: Loaded, options: argparse.Namespace) -> None:
+    def __init__(self, loaded: Loaded, options: argparse.Namespace, runner: Any) -> None:
+        wire.register(runner, {wire.HELLO: lambda client_id, data: None})  # asked again when a test starts
         self._loaded = loaded
         self._folder = Path(options.overload_trial) if options.overload_trial else None
         self._profiles = Path(options.overload_profile).parent

@@ -20,7 +20,9 @@ import orjson
 from gevent.event import Event
 
 from harness.live.distributed import clocks, wire
+from harness.live.distributed.measuring import ClockMeter, looks
 from harness.live.distributed.members import Lost, Member, merged
+from harness.live.distributed.settled import Settled
 from harness.live.distributed.shipping import Batch, NotInOrder, originals
 from harness.live.manifest import CannotBegin, Manifest
 from harness.live.trial import COMPLETED, ERROR, INTERRUPTED, PARENT_GONE
@@ -29,11 +31,9 @@ from harness.workload.dealing import deal, items_of
 from harness.workload.plan import RecordedSource, due_by
 
 PREPARE_S = 60.0
-MEASURE_S = 2.0
 LAST_ROWS_S = 3.0
 """How long to wait for workers' last rows where nobody waits for the trial any more."""
 FILE_PIECE = 256 << 10
-_LOOK_S = 0.02
 _NOT_TOLD = ("plan", "ended")
 _WORSE = (COMPLETED, INTERRUPTED, PARENT_GONE, ERROR)
 
@@ -60,7 +60,6 @@ class Master:
         folder: Path,
         rows: Sink | None,
         number: int = 1,
-        accepting: bool = True,
     ) -> None:
         self.members: dict[str, Member] = {}
         self.finished = Event()
@@ -76,17 +75,17 @@ class Master:
         self._folder = folder
         self._rows = rows
         self._number = number
-        self._accepting = accepting
+        self._accepting = True
         self._expected = 0
         self._ending = False
         self._released = False
-        self._pings: dict[int, tuple[str, int]] = {}
+        self._clocks = ClockMeter(runner)
 
     def listen(self) -> None:
         """Has Locust tell this master of what workers say, and lets them hear that it is there."""
         acts = {
             wire.HELLO: self.on_hello,
-            wire.PONG: self.on_pong,
+            wire.PONG: self._clocks.on_pong,
             wire.PREPARED: self.on_prepared,
             wire.ROWS: self.on_rows,
             wire.PROGRESS: self.on_progress,
@@ -107,7 +106,7 @@ class Master:
         """Waits until so many workers are there. Raises CannotBegin."""
         self._expected = expected
         told = -1
-        for _ in self._looks(within_s):
+        for _ in looks(within_s):
             names = [member.name for member in self.members.values()]
             if len(names) >= expected or self._ending:
                 break
@@ -124,7 +123,7 @@ class Master:
 
     def prepare(self, plan: Mapping[str, Mapping[str, int]]) -> None:
         """Measures clocks, deals, and has every worker prepare its share. Raises CannotBegin."""
-        self._measure()
+        self._clocks.measure(self.members)
         for member in self.members.values():
             if not member.local:
                 offset = clocks.estimate(member.exchanges)
@@ -140,7 +139,7 @@ class Master:
                 self._ship_recordings(member)
             parts = {name: list(part) for name, part in share.parts.items()}
             self._tell(member, wire.PLAN, {"manifest": document, "parts": parts})
-        for _ in self._looks(PREPARE_S):
+        for _ in looks(PREPARE_S):
             refused = [member for member in self.members.values() if member.prepared]
             if refused:
                 raise CannotBegin(f"worker {refused[0].name}: {refused[0].prepared}")
@@ -168,21 +167,6 @@ class Master:
                     self._tell(member, wire.FILE, {"name": recorded.file, "data": data, "first": first})
                     first = False
                     gevent.sleep(0)
-
-    def _measure(self) -> None:
-        """Exchanges pings with workers on other machines: their clocks."""
-        remote = [member for member in self.members.values() if not member.local and member.lost is None]
-        for member in remote:
-            member.exchanges.clear()
-        for _ in range(clocks.PINGS if remote else 0):
-            for member in remote:
-                n = len(self._pings)
-                self._pings[n] = (member.client_id, monotonic_ns())
-                self._tell(member, wire.PING, {"n": n})
-            gevent.sleep(0.005)
-        for _ in self._looks(MEASURE_S):
-            if all(len(member.exchanges) >= clocks.PINGS for member in remote):
-                return
 
     def spawn(self) -> None:
         """Locust spawns the users, each on the worker that its tenant was dealt to."""
@@ -243,6 +227,7 @@ class Master:
         at_ns = max(0, monotonic_ns() - self.epoch_ns) if self.begun else 0
         due = due_by(self._profile, member.share.parts, self._recorded, at_ns) if self.begun else 0
         member.lost = Lost(why, at_ns, max(0, due - member.inbox.original))
+        self._send_away(member)
         if not self._ending:
             self.interrupt()
         self._see_whether_finished()
@@ -273,6 +258,8 @@ class Master:
     # What workers say.
 
     def on_hello(self, client_id: str, data: Mapping[str, Any]) -> None:
+        if client_id in self.members:
+            return
         name = wire.text(data["name"], 100) or client_id[:100]
         if data["protocol"] != wire.PROTOCOL:
             self._turn_away(client_id, f"it speaks protocol {data['protocol']}, not {wire.PROTOCOL}; install the same "
@@ -301,13 +288,6 @@ class Master:
         member.heard_ns = monotonic_ns()
         return member
 
-    def on_pong(self, client_id: str, data: Mapping[str, Any]) -> None:
-        now_ns = monotonic_ns()
-        asked = self._pings.pop(wire.number(data["n"]), None) if data["n"] in self._pings else None
-        member = self.members.get(client_id)
-        if asked is not None and member is not None and asked[0] == client_id:
-            member.exchanges.append(clocks.Exchange(asked[1], wire.number(data["ns"]), now_ns))
-
     def on_prepared(self, client_id: str, data: Mapping[str, Any]) -> None:
         member = self._heard(client_id, data)
         if member is not None:
@@ -315,7 +295,10 @@ class Master:
 
     def on_rows(self, client_id: str, data: Mapping[str, Any]) -> None:
         member = self._heard(client_id, data)
-        if member is None or member.lost is not None:
+        if member is None:
+            return
+        if member.lost is not None:  # the network was gone, and the worker was not
+            self._send_away(member)
             return
         try:
             if not isinstance(data["data"], bytes):
@@ -354,8 +337,12 @@ class Master:
             self.lose(member, f"it ended with {calls} calls, of which {member.inbox.rows} came")
             return
         member.drained = {"calls": calls, "cpu_ns": wire.number(data["cpu_ns"])}
-        reason = data["reason"] if data["reason"] in _WORSE else ERROR
+        reason = wire.text(data["reason"])
         self._end_with(reason)
+        if reason != COMPLETED and not self._ending:
+            # A rail stopped it, or it broke: nobody goes on without it.
+            self._ending = True
+            self._tell_all(wire.INTERRUPT, {})
         if data.get("error"):
             self.error = self.error or f"worker {member.name}: {wire.text(data['error'])}"
         self._see_whether_finished()
@@ -368,12 +355,17 @@ class Master:
     # In the end.
 
     def release(self) -> None:
-        """Workers may go: what they had is written. Those that were lost, if they hear of it, go as well."""
+        """Workers may go: what they had is written."""
         self._released = True
         for member in self.members.values():
-            why = {"why": f"the master holds it for lost: {member.lost.why}"} if member.lost is not None else {}
             with suppress(Exception):
-                self._tell(member, wire.OVER, why)
+                self._tell(member, wire.OVER, {})
+
+    def _send_away(self, member: Member) -> None:
+        """A worker that is lost, should it still run: it must not go on by itself."""
+        assert member.lost is not None
+        with suppress(Exception):
+            self._tell(member, wire.AWAY, {"why": f"it holds this worker for lost ({member.lost.why})"})
 
     def dismiss(self, why: str) -> None:
         """There is to be no trial."""
@@ -384,7 +376,7 @@ class Master:
 
     def measure_again(self) -> None:
         """Once more the clocks of other machines: how far they have drifted apart."""
-        self._measure()
+        self._clocks.measure(self.members)
         for member in self.members.values():
             if not member.local and member.lost is None:
                 member.offset = clocks.over_a_trial(member.offset, clocks.estimate(member.exchanges))
@@ -419,7 +411,7 @@ class Master:
         return event | {"error": self.error} if self.error else event
 
     def _end_with(self, reason: str) -> None:
-        if _WORSE.index(reason) > _WORSE.index(self.reason):
+        if _badness(reason) > _badness(self.reason):
             self.reason = reason
 
     def _tell(self, member: Member, kind: str, data: dict[str, Any]) -> None:
@@ -430,39 +422,8 @@ class Master:
             if member.lost is None:
                 self._tell(member, kind, data)
 
-    def _looks(self, within_s: float) -> Any:
-        """Looks again and again, until the time is over."""
-        end_ns = monotonic_ns() + int(within_s * 1e9)
-        while monotonic_ns() < end_ns:
-            yield
-            gevent.sleep(_LOOK_S)
-        yield
 
-
-class Settled:
-    """Stands in for Locust's dispatcher of users: who has which is settled, and is dealt out once.
-
-    Always `in progress`, so that Locust never deals anew when a worker comes or goes.
-    """
-
-    dispatch_in_progress = True
-
-    def __init__(self, dealt: Callable[[], dict[str, dict[str, int]]]) -> None:
-        self._dealt = dealt
-        self._left = 0
-
-    def new_dispatch(self, target_user_count: int, spawn_rate: float, user_classes: object = None) -> None:
-        self._left = 1
-
-    def add_worker(self, worker_node: object) -> None: ...
-
-    def remove_worker(self, worker_node: object) -> None: ...
-
-    def __iter__(self) -> Settled:
-        return self
-
-    def __next__(self) -> dict[str, dict[str, int]]:
-        if not self._left:
-            raise StopIteration
-        self._left -= 1
-        return self._dealt()
+def _badness(reason: str) -> int:
+    """What is none of the usual ones, such as the abort rule of a target, is why it was stopped: it counts more than
+    that it was."""
+    return _WORSE.index(reason) if reason in _WORSE else len(_WORSE) - 1

@@ -35,9 +35,9 @@ from harness.live.distributed.master import Master
 from harness.live.distributed.worker import Worker
 from harness.live.manifest import CannotBegin, Manifest, read_manifest, recordings
 from harness.live.pipes import LineReader, LineWriter, epoch_in, on_signals
-from harness.live.requests import tokens_of
 from harness.live.trial import PARENT_GONE
 from harness.live.users import UserTask, user_classes
+from harness.target.tokens import tokens_of
 from harness.workload.plan import planned
 
 LOCALHOST = "127.0.0.1"

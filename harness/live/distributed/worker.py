@@ -227,7 +227,7 @@ class Worker:
             trial.close()
             self.trial = None
             if not self._stays:
-                self._go(data.get("why") and wire.text(data["why"]))
+                self._go()
 
     def _on_away(self, _: str, data: Mapping[str, Any]) -> None:
         why = f"turned away by the master: {wire.text(data['why'])}"
