@@ -16,14 +16,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.profile.model import Admission
+from harness.recorded.document import DEFAULT_QUEUE
 from harness.recorded.errors import printable
 from stub_service.admission import registry
 from stub_service.config import AdmissionConfig
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "shared_fifo": {"queue": 200},
-    "tenant_cap": {"queue": 200},
-    "fair_queues": {"queue_per_tenant": 50},
+    "shared_fifo": {"queue": DEFAULT_QUEUE["shared_fifo"]},
+    "tenant_cap": {"queue": DEFAULT_QUEUE["tenant_cap"]},
+    "fair_queues": {"queue_per_tenant": DEFAULT_QUEUE["fair_queues"]},
     "shuffle_sharded": {"queues": 64, "hand": 4, "queue": 50},
 }
 """`tenant_cap` lets a tenant have half of the workers, unless `cap` is given."""

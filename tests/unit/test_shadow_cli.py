@@ -135,6 +135,19 @@ def test_bad_input_is_one_message_and_exit_code_2(run, logs, arguments, message)
     assert message in err
 
 
+def test_hostile_names_stay_on_their_line(run, logs):
+    names = ["\x1b[31mred\x07", "a\u202eb", "[bold]x", "new\\nline", "<script>"]
+    rows = [{"ts": 1_431_857_100 + i, "who": name} for i, name in enumerate(names)]
+    (logs / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, _ = run(
+        "shadow", "x.jsonl", "--map", "time=ts,tenant=who", "--policy", "fair_queues", "--html", "x.html"
+    )
+    assert code == 0
+    assert "[bold]x" in out
+    assert not {"\x1b", "\x07", "\u202e"} & set(out + (logs / "x.html").read_text())
+    assert "<script>x" not in (logs / "x.html").read_text()
+
+
 @pytest.mark.recorded
 def test_the_web_log_and_the_two_language_models(run):
     if not (DATA / "web_access_combined.log").exists():
