@@ -83,14 +83,14 @@ class Histories:
             run for run in failed if getattr(self.left[run], name) == 0 and getattr(self.left[run], other) > 0
         )
 
-    def first_delays(self, stalls: Stalls) -> dict[str, list[int]]:
+    def first_delays(self, stalls: Stalls | None = None) -> dict[str, list[int]]:
         """Dependency -> delays from the end of a first attempt to its retry; those told by a Retry-After left out, and
-        those that stalls made much longer than they were meant to be."""
+        (if stalls are given) those that stalls made much longer than they were meant to be."""
         found: dict[str, list[int]] = defaultdict(list)
         for step in self.steps:
             if len(step.arrivals) > 1 and not step.arrivals[0].get("retry_after"):
                 begin, end = int(step.arrivals[0]["ended_ns"]), int(step.arrivals[1]["t_ns"])
-                if stalls.stalled_ns(begin, end) <= _MOST_STALLED * (end - begin):
+                if stalls is None or stalls.stalled_ns(begin, end) <= _MOST_STALLED * (end - begin):
                     found[str(step.arrivals[0].get("dependency"))].append(end - begin)
         return dict(found)
 

@@ -259,15 +259,30 @@ def _unpaid(frame: Frame, run: Run, rows: list[tuple[str, int, int | None]]) -> 
     return any(left is None or left > tokens - k for k, (_, _, left) in enumerate(rows, 1))
 
 
+def _spread(delays: list[int]) -> float:
+    """(p90 - p10) / median"""
+    low, middle, high = (quantile(np.array(delays, dtype=np.int64), p) or 0 for p in (0.1, 0.5, 0.9))
+    return (high - low) / max(1, middle)
+
+
+def _delays(frame: Frame, found: Histories, params: Params) -> dict[str, list[int]]:
+    """Those to judge, of each dependency: what no stall drew out, if that is enough; else all, but not if they come as
+    one wave, for that may be the stall's."""
+    calm, judged = found.first_delays(frame.stalls), found.first_delays()
+    for dependency, delays in judged.items():
+        undisturbed = calm.get(dependency, [])
+        if len(undisturbed) >= params.delays or _spread(delays) < params.spread:
+            judged[dependency] = undisturbed
+    return judged
+
+
 def _jitter(frame: Frame, found: Histories, params: Params) -> list[Rule]:
     """Spread of the first delay at each dependency: equal delays send every retry of a wave at one instant."""
     rules = []
-    for dependency, delays in sorted(found.first_delays(frame.stalls).items()):
+    for dependency, delays in sorted(_delays(frame, found, params).items()):
         if len(delays) < params.delays:
             continue
-        values = np.array(delays, dtype=np.int64)
-        low, middle, high = (quantile(values, p) or 0 for p in (0.1, 0.5, 0.9))
-        spread = (high - low) / max(1, middle)
+        spread = _spread(delays)
         word = Word.PASS if spread >= params.spread else Word.FAIL
         sentence = (
             f"{dependency}: {len(delays)} first retries came after nearly the same delay (spread {spread:.2f}, at "
@@ -285,7 +300,7 @@ def _jitter(frame: Frame, found: Histories, params: Params) -> list[Rule]:
 def _evidence(frame: Frame, found: Histories, params: Params) -> list[Rule]:
     n = found.counts()
     decided = sum(len(step.arrivals) > 1 for step in found.steps) if frame.evidence.has_decisions else 0
-    judged = max((len(d) for d in found.first_delays(frame.stalls).values()), default=0)
+    judged = max((len(delays) for delays in _delays(frame, found, params).values()), default=0)
     kinds = [
         ("failed once", n["once"], f"{ADD_FAULTS} `error` with `times` as many as runs that begin together"),
         ("failed twice", n["twice"], f"{ADD_FAULTS} `error` with `times` twice as many as runs that begin together"),

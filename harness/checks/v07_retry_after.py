@@ -34,6 +34,7 @@ from harness.checks.verdict import Verdict
 from harness.ledger.evidence import Row
 from harness.ledger.outcomes import DEPENDENCY_UNAVAILABLE, EXPIRED, FAILED, THROTTLED
 from harness.ledger.reader import Trial
+from harness.ledger.stalls import WAY_NS
 from harness.measure import retry_after
 from harness.profile.base import DurationNs, Part
 from harness.profile.units import NS_PER_S
@@ -163,7 +164,8 @@ def _answer(frame: Frame, params: Params, step: StepRows, place: int, deadline_n
         earliest = latest = at_ns + round(parsed.delay_s * NS_PER_S)
     expected_ns = _expected(frame, params, step)
     fits: bool | None = None
-    if latest + params.room + expected_ns + frame.stalls.stalled_ns(at_ns, deadline_ns) <= deadline_ns:
+    heard_ns = frame.stalls.latest(at_ns, WAY_NS) - at_ns
+    if frame.stalls.between(latest + heard_ns, deadline_ns) >= params.room + expected_ns:
         fits = True
     elif earliest + expected_ns > deadline_ns:
         fits = False
