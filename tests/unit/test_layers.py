@@ -64,6 +64,7 @@ ALLOWED = {
     "harness.shadow": {"harness.recorded", "harness.measure", "harness.profile", "harness.report"} | PURE_STUB,
     "harness.trial": {"harness", "stub_service.config", "stub_service.defects"},
     "harness.matrix": {"harness", "stub_service.defects"},
+    "harness.bracket": {"harness"},
     "harness.verify": {"harness", "stub_service.defects"},
     "harness.cli": {"harness", "stub_service"},
     "harness.lab": {"harness"},
