@@ -235,7 +235,7 @@ class OfWorker:
     def __init__(self, environment: Any) -> None:
         self._worker = Worker(
             environment.runner,
-            tokens_of(os.environ),
+            os.environ,
             environment.runner.client_id,
             local=False,
             folder=None,

@@ -363,3 +363,56 @@ def test_the_worst_word_counts():
     assert worst([]) is Word.INCONCLUSIVE
     assert [exit_code([word]) for word in (Word.PASS, Word.FAIL, Word.INCONCLUSIVE, Word.INVALID)] == [0, 1, 3, 4]
     assert Verdict("x", Word.PASS, None, None, "", 0, "").findings == ()
+
+
+def driven_by(*, lost=(), clock_error_ns=0):
+    """What the manifest says of two workers."""
+    workers = [{"name": f"w{n}", "tenants": [], "clock_offset_ns": 0, "clock_error_ns": n * clock_error_ns, "calls": 50}
+               for n in range(2)]  # fmt: skip
+
+    def edit(manifest):
+        manifest["workers"] = workers
+        manifest["ended"]["workers"] = {"expected": 2, "turned_away": 0, "lost": list(lost)}
+
+    return edit
+
+
+def test_workers_that_all_stayed_are_no_reason_to_doubt(tmp_path):
+    trial = manifest_edited(simulated(tmp_path), driven_by())
+    assert judge_one(trial, "trial.conserved", {}).word is Word.PASS
+    assert judge_one(trial, "trial.on_time", {}).word is Word.PASS
+
+
+def test_a_lost_worker_is_named_with_what_is_unaccounted_for(tmp_path):
+    lost = {"name": "w1", "why": "killed", "at_ns": 2_100_000_000, "calls": 1860, "unaccounted": 190}
+    trial = manifest_edited(simulated(tmp_path), driven_by(lost=[lost]))
+    verdict = judge_one(trial, "trial.conserved", {})
+    assert verdict.word is Word.INVALID
+    assert verdict.sentence == (
+        "The record does not add up: worker w1 was lost at 2.1 s (killed): the 1,860 calls that it had shipped are in "
+        "the record, 190 that were due are unaccounted for."
+    )
+
+
+@pytest.mark.parametrize("lost", [[{}], ["w1"], [{"name": None, "at_ns": "x"}]])
+def test_a_loss_told_badly_is_a_loss(tmp_path, lost):
+    trial = manifest_edited(simulated(tmp_path), driven_by(lost=lost))
+    assert judge_one(trial, "trial.conserved", {}).word is Word.INVALID
+
+
+@pytest.mark.parametrize("told", [{}, [], "none", {"lost": "w1"}])
+def test_workers_of_which_nothing_can_be_read_are_no_reason_to_pass(tmp_path, told):
+    trial = manifest_edited(simulated(tmp_path), lambda manifest: manifest["ended"].update(workers=told))
+    assert judge_one(trial, "trial.conserved", {}).word is Word.INVALID
+
+
+def test_clocks_that_are_not_known_well_enough_are_invalid_and_say_so(tmp_path):
+    trial = manifest_edited(simulated(tmp_path), driven_by(clock_error_ns=20_000_000))
+    assert judge_one(trial, "trial.on_time", {}).word is Word.PASS
+    trial = manifest_edited(trial, driven_by(clock_error_ns=20_000_001))
+    verdict = judge_one(trial, "trial.on_time", {})
+    assert verdict.word is Word.INVALID
+    assert verdict.sentence == (
+        "The workers' clocks are not known well enough: clock error (worker w1) 20 ms, at most 20."
+    )
+    assert "nearer to their master" in verdict.add

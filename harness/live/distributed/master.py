@@ -25,7 +25,7 @@ from harness.live.distributed.members import Lost, Member, merged
 from harness.live.distributed.settled import Settled
 from harness.live.distributed.shipping import Batch, NotInOrder, originals
 from harness.live.manifest import CannotBegin, Manifest
-from harness.live.trial import COMPLETED, ERROR, INTERRUPTED, PARENT_GONE
+from harness.live.trial import COMPLETED, ERROR, INTERRUPTED, WORSE
 from harness.live.users import places_of
 from harness.workload.dealing import deal, items_of
 from harness.workload.plan import RecordedSource, due_by
@@ -35,7 +35,6 @@ LAST_ROWS_S = 3.0
 """How long to wait for workers' last rows where nobody waits for the trial any more."""
 FILE_PIECE = 256 << 10
 _NOT_TOLD = ("plan", "ended")
-_WORSE = (COMPLETED, INTERRUPTED, PARENT_GONE, ERROR)
 
 
 class Sink(Protocol):
@@ -133,12 +132,12 @@ class Master:
         shares = deal(items_of(self._profile, plan), len(self.members))
         told = {key: value for key, value in self._manifest.document.items() if key not in _NOT_TOLD}
         document = orjson.dumps(told)
-        for member, share in zip(self._in_order(), shares, strict=True):
+        for place, (member, share) in enumerate(zip(self._in_order(), shares, strict=True)):
             member.share = share
             if not member.local:
                 self._ship_recordings(member)
             parts = {name: list(part) for name, part in share.parts.items()}
-            self._tell(member, wire.PLAN, {"manifest": document, "parts": parts})
+            self._tell(member, wire.PLAN, {"manifest": document, "parts": parts, "place": place, "of": len(shares)})
         for _ in looks(PREPARE_S):
             refused = [member for member in self.members.values() if member.prepared]
             if refused:
@@ -368,9 +367,11 @@ class Master:
             self._tell(member, wire.AWAY, {"why": f"it holds this worker for lost ({member.lost.why})"})
 
     def dismiss(self, why: str) -> None:
-        """There is to be no trial."""
+        """There is to be no trial. Workers of this machine end with their master, which says why."""
         self._released = True
         for member in self.members.values():
+            if member.local:
+                continue
             with suppress(Exception):
                 self._runner.send_message(wire.AWAY, {"why": why}, member.client_id)
 
@@ -424,6 +425,5 @@ class Master:
 
 
 def _badness(reason: str) -> int:
-    """What is none of the usual ones, such as the abort rule of a target, is why it was stopped: it counts more than
-    that it was."""
-    return _WORSE.index(reason) if reason in _WORSE else len(_WORSE) - 1
+    """A reason that this version does not know is as bad as an error."""
+    return WORSE.index(reason) if reason in WORSE else WORSE.index(ERROR)

@@ -37,7 +37,6 @@ from harness.live.manifest import CannotBegin, Manifest, read_manifest, recordin
 from harness.live.pipes import LineReader, LineWriter, epoch_in, on_signals
 from harness.live.trial import PARENT_GONE
 from harness.live.users import UserTask, user_classes
-from harness.target.tokens import tokens_of
 from harness.workload.plan import planned
 
 LOCALHOST = "127.0.0.1"
@@ -219,7 +218,6 @@ def work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if not options.master:
         raise CannotBegin("a worker needs its master's address: --master HOST:PORT")
     host, port = address(options.master, LOCALHOST, wire.DEFAULT_PORT)
-    tokens = tokens_of(environment)
     name = options.name or f"{socket.gethostname()}-{os.getpid()}"
     if options.local:
         # Nobody keeps a record once the master is gone: there is nothing to put in order.
@@ -227,7 +225,7 @@ def work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     else:
         gevent.signal_handler(signal.SIGINT, os._exit, 130)
     runner = _connected(host, port, options.join_within_s)
-    worker = Worker(runner, tokens, name, local=options.local, folder=options.trial)
+    worker = Worker(runner, environment, name, local=options.local, folder=options.trial)
     on_signals(worker.leave)
     worker.join()
     worker.gone.wait()

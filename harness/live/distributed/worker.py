@@ -22,6 +22,7 @@ import orjson
 from gevent.event import Event
 
 from harness.errors import BadInput
+from harness.live.described import described_in
 from harness.live.distributed import wire
 from harness.live.distributed.shipping import MOST_HELD_BYTES, Outbox
 from harness.live.manifest import manifest_of, recordings, target_in
@@ -29,6 +30,8 @@ from harness.live.requests import Target
 from harness.live.trial import ERROR, PARENT_GONE, LiveTrial
 from harness.live.users import UserTask, fire_request, forget_seconds, tasks_of, user_classes
 from harness.profile.errors import ProfileError
+from harness.target.tokens import tokens_of
+from harness.workload.dealing import Part
 
 FORGET_NS = 50_000_000
 REACH_S = 5.0
@@ -63,7 +66,7 @@ class Worker:
     def __init__(
         self,
         runner: Any,
-        tokens: Mapping[str, str],
+        environment: Mapping[str, str],
         name: str,
         *,
         local: bool,
@@ -76,7 +79,8 @@ class Worker:
         self.failed: str | None = None
         self._began = False
         self._runner = runner
-        self._tokens = tokens
+        self._environment = environment
+        self._tokens = tokens_of(environment)
         self._name = name
         self._local = local
         self._folder = folder
@@ -169,7 +173,8 @@ class Worker:
     def _prepare(self, data: Mapping[str, Any]) -> None:
         said: dict[str, Any] = {"trial": self._number}
         try:
-            self._make_trial(orjson.loads(data["manifest"]), {name: (k, n) for name, (k, n) in data["parts"].items()})
+            parts = {name: (k, n) for name, (k, n) in data["parts"].items()}
+            self._make_trial(orjson.loads(data["manifest"]), parts, data["place"], data["of"])
             said["users"] = len(self.tasks)
         except (BadInput, ProfileError) as error:
             said["error"] = str(error)
@@ -177,10 +182,11 @@ class Worker:
             said["error"] = f"cannot prepare its share ({type(error).__name__}: {error})"
         self._send(wire.PREPARED, said)
 
-    def _make_trial(self, document: dict[str, Any], parts: dict[str, tuple[int, int]]) -> None:
+    def _make_trial(self, document: dict[str, Any], parts: dict[str, Part], place: int, of: int) -> None:
         folder = self._folder or (Path(self._scratch.name) if self._scratch else Path("."))
         manifest = manifest_of(document, "the manifest from the master")
         recorded = recordings(manifest.profile, folder, manifest.time_scale)
+        described = described_in(manifest, self._environment, list(parts))
         target = target_in(manifest)
         must_reach(target)
         self._outbox, self._wake = Outbox(), Event()
@@ -188,8 +194,17 @@ class Worker:
         rows = Shipped(self._outbox, self._wake)
         self._drained_ns = 0
         self.trial = LiveTrial(
-            manifest.profile, target, self._tokens, rows, recorded, fire_request(events), parts, manifest.caller_defect
-        )  # fmt: skip
+            manifest.profile,
+            target,
+            self._tokens,
+            rows,
+            recorded,
+            fire_request(events),
+            parts,
+            manifest.caller_defect,
+            described.share(place, of) if described is not None else None,
+        )
+        self.trial.on_abort = lambda: gevent.spawn(self._send, wire.LEAVING, {"trial": self._number})
         self.tasks = tasks_of(self.trial)
         self._runner.environment.user_classes[:] = user_classes(list(manifest.profile.tenants), self.task_of)
 
