@@ -38,6 +38,7 @@ from harness.target.driver_process import ALONE, LiveProcess, Workers
 from harness.target.file import Described, tls_of
 from harness.target.session import Session, refuse
 from harness.target.stub import StubProcess
+from harness.target.tokens import credentials_of
 from harness.target.url import RemoteStub, connect
 from harness.workload.defects import is_of_callers
 from harness.workload.plan import RecordedSource, no_recordings, planned
@@ -78,8 +79,9 @@ class Judged:
 
     @property
     def interrupted(self) -> bool:
-        """Somebody pressed Ctrl-C while it ran: they want no further trial."""
-        return (self.trial.manifest.get("ended") or {}).get("reason") == "interrupted"
+        """Somebody pressed Ctrl-C while it ran, or the target suffered: no further trial is wanted."""
+        reason = str((self.trial.manifest.get("ended") or {}).get("reason"))
+        return reason == "interrupted" or reason.startswith("aborted")
 
 
 def new_folder(reports: Path, name: str) -> Path:
@@ -225,7 +227,8 @@ def _drive_described(
     profile = loaded.profile
     refuse(described, profile, loaded.time_scale, recorded_peaks(loaded, folder))
     tls = tls_of(described)
-    with Session(described, faults_of(profile) if profile.faults else []) as session:
+    tokens = credentials_of(described.target, list(profile.tenants))
+    with Session(described, faults_of(profile) if profile.faults else [], tokens) as session:
         target = {
             "kind": FILE,
             "name": described.target.name,
@@ -234,6 +237,9 @@ def _drive_described(
             "folder": str(described.folder),
             "allowed_hosts": list(described.target.allow),
             "tls": tls.to_json() if tls is not None else None,
+            "connect_timeout_ns": described.target.connect_timeout,
+            "service_time_ns": described.target.service_time,
+            "finishes": described.target.runs is not None and described.target.runs.finish is not None,
             **laid,
         }
         _drive(loaded, folder, target, session, on_progress, workers)
@@ -261,7 +267,8 @@ def _drive(
     recorded = recordings(loaded, folder)
     shared = service.same_clock if isinstance(service, Session) else service is not None
     evidence = service.evidence if isinstance(service, Session) else {"decisions": service is not None}
-    domain = "shared" if shared else "separate"
+    # What workers of other machines say of time is good to their clock error only.
+    domain = "shared" if shared and not workers.elsewhere else "separate"
     manifest = _begin(loaded, folder, "live", target, domain, recorded, evidence)
     done: dict[str, Any] = {"reason": "error", "at_ns": 0, "calls": 0}
     lag = leftovers = None
@@ -285,9 +292,8 @@ def _drive(
         # The record stays, says why, and is judged INVALID.
         done = {**done, "reason": f"broken: {error}"}
     finally:
-        end = manifests.end(
-            manifest, done["reason"], done["at_ns"], done["calls"], lag, leftovers, done.get("workers")
-        )
+        reason = service.masked(done["reason"]) if isinstance(service, Session) else done["reason"]
+        end = manifests.end(manifest, reason, done["at_ns"], done["calls"], lag, leftovers, done.get("workers"))
         write_manifest(folder, end)
 
 
