@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from harness.checks.context import profile_of
+from harness.checks.context import bundled, profile_of
 from harness.checks.rules import Rule, at_most
 from harness.ledger.evidence import Evidence, Row, evidence_of
 from harness.ledger.outcomes import FROM_SERVICE
@@ -105,7 +105,7 @@ class Frame:
     @property
     def bundled(self) -> bool:
         """Whether the profile's `capacity` is what ran; a target of its own ignores it."""
-        return (self.trial.manifest.get("target") or {}).get("kind") != "url"
+        return bundled(self.trial)
 
     @property
     def stalls(self) -> Stalls:

@@ -31,6 +31,11 @@ def time_scale(trial: Trial) -> float:
     return float(trial.manifest.get("time_scale", 1.0))
 
 
+def bundled(trial: Trial) -> bool:
+    """Whether the profile's `service` and `capacity` are what ran; a target of its own ignores them."""
+    return (trial.manifest.get("target") or {}).get("kind") not in ("url", "file")
+
+
 def due_in(trial: Trial, window: Window) -> Mask:
     """Calls due in [from, to)."""
     due = trial.calls.due_ns
@@ -56,14 +61,16 @@ def service_time(trial: Trial, profile: Profile, among: Mask | None = None) -> S
     """Mean service time: the profile's where the profile is what ran (of a capacity layer: the mean over its
     dependencies), else as the service told it (Server-Timing).
 
-    A URL target ignores the profile's `service`, so it says nothing about that target. What such a target tells of
-    itself is believed as far as the caller's clock bears it out: no call was worked on for longer than it took. A few
-    calls that tell it do not speak for the others.
+    A target of its own ignores the profile's `service`, so it says nothing about that target: what its target file
+    gives as `service_time` counts. What such a target tells of itself is believed as far as the caller's clock bears it
+    out: no call was worked on for longer than it took. A few calls that tell it do not speak for the others.
     """
-    bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
-    if bundled and profile.service is not None and profile.service.service_time.mean:
+    given = (trial.manifest.get("target") or {}).get("service_time_ns")
+    if isinstance(given, int) and given > 0:
+        return ServiceTimeNs(float(given), "target file")
+    if bundled(trial) and profile.service is not None and profile.service.service_time.mean:
         return ServiceTimeNs(float(profile.service.service_time.mean), "profile")
-    if bundled and profile.capacity is not None:
+    if bundled(trial) and profile.capacity is not None:
         times = [dependency.service_time for dependency in profile.capacity.dependencies.values()]
         return ServiceTimeNs(sum(times) / len(times), "profile")
     calls = trial.calls

@@ -18,7 +18,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.checks.context import profile_of, service_time, witnesses
+from harness.checks.context import bundled, profile_of, service_time, witnesses
 from harness.checks.registry import CHECKS, Check
 from harness.checks.stays import stays_of
 from harness.checks.verdict import Finding, Verdict, Word
@@ -77,8 +77,7 @@ def _cannot(sentence: str, add: str, samples: int = 0) -> Verdict:
 
 def _weights(trial: Trial, profile: Profile, params: Params) -> list[float]:
     """An idle tenant has a weight too, and no share."""
-    bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
-    own = profile.service.admission.weights if bundled and profile.service is not None else {}
+    own = profile.service.admission.weights if bundled(trial) and profile.service is not None else {}
     given = params.weights or {}
     return [float(given.get(name, own.get(name, 1))) for name in trial.tenants]
 

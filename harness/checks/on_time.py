@@ -29,11 +29,15 @@ from harness.profile.model import Profile
 
 NAME = "trial.on_time"
 CLOCK_ERROR = "clock error"
+CEILING = "calls kept back at the target's in-flight ceiling"
+IN_FLIGHT = "in_flight_ceiling"
+"""Reason of a call that a target file's `limits.max_in_flight` kept back (harness/target/rails.py)."""
 
 
 class Params(Part):
     """share: of the mean service time, at which lateness makes a trial INVALID. at_most: the bound itself, for a target
-    whose service time is not known. dropped: most calls that may not have been sent, as a share. least_calls: a part
+    whose service time is not known. dropped: most calls that may not have been sent, as a share; those kept
+    back at a target's own ceiling (limits.max_in_flight) count as well. least_calls: a part
     with fewer (a phase, or the ordinary tenants' calls of it) is not judged alone. stalled: most of the trial, or of a
     phase, in which the stub's loop may have stood still, as a share.
     """
@@ -65,17 +69,28 @@ def judge(trial: Trial, params: Params) -> Verdict:
         ]
     broken = [finding for finding in findings if finding.word is Word.INVALID]
     if broken:
-        sentence = f"The harness was late: {'; '.join(map(_show, broken))}."
+        told = "; ".join(map(_show, broken))
+        sentence = f"The harness was late: {told}."
         remedy = "an idle machine, a slower trial (a larger --time-scale), or less load"
         if all(finding.quantity == CLOCK_ERROR for finding in broken):
-            sentence = f"The workers' clocks are not known well enough: {'; '.join(map(_show, broken))}."
+            sentence = f"The workers' clocks are not known well enough: {told}."
             remedy = "workers nearer to their master, or on its machine (docs/distributed.md)"
+        elif all(finding.quantity == CEILING for finding in broken):
+            sentence = f"The target's ceiling kept calls back, so it was not sent what the profile says: {told}."
+            remedy = "a higher limits.max_in_flight in the target file, if its owner allows it; or lower rates, or a "
+            remedy += "shorter patience: calls in flight are rate times the time that a call takes"
         return _verdict(Word.INVALID, broken[0], n, sentence, remedy, findings)
     if bound_ns is None:
         late = quantile(calls.sent_ns[sent] - calls.start_ns[sent], 0.99)
         measured = f"; p99 lateness was {(late or 0) / NS_PER_MS:.1f} ms" if n else ""
         sentence = f"No bound for lateness: the service time is not known{measured}."
-        return _verdict(Word.INCONCLUSIVE, None, n, sentence, "give `at_most`, or have the target send Server-Timing")
+        return _verdict(
+            Word.INCONCLUSIVE,
+            None,
+            n,
+            sentence,
+            "give `at_most`, or `service_time` in the target file, or have the target send Server-Timing",
+        )
     if not n:
         return _verdict(Word.INCONCLUSIVE, None, n, "No call was sent.", "a trial that sends calls", findings)
     deciding = max((f for f in findings if f.unit == "ms"), key=lambda finding: finding.measured or 0.0)
@@ -93,13 +108,18 @@ def _parts(trial: Trial, profile: Profile) -> Iterator[tuple[str, Mask]]:
 
 
 def _dropped(trial: Trial, profile: Profile, params: Params) -> Iterator[Finding]:
-    dropped = trial.calls.is_outcome(DROPPED)
+    calls = trial.calls
+    dropped = calls.is_outcome(DROPPED)
+    ceiling = dropped & calls.reason.equals(IN_FLIGHT)
+    kinds = [("calls not sent", dropped & ~ceiling)] + ([(CEILING, ceiling)] if ceiling.any() else [])
     for subject, mask in _parts(trial, profile):
         n = int(mask.sum())
-        if n >= params.least_calls or subject == "trial":
-            share = int((dropped & mask).sum()) / n
+        if n < params.least_calls and subject != "trial":
+            continue
+        for quantity, kind in kinds:
+            share = int((kind & mask).sum()) / n
             word = Word.INVALID if share > params.dropped else Word.PASS
-            yield Finding(subject, "calls not sent", word, share * 100, None, None, params.dropped * 100, "%", n)
+            yield Finding(subject, quantity, word, share * 100, None, None, params.dropped * 100, "%", n)
 
 
 def _lateness(trial: Trial, profile: Profile, params: Params, bound_ns: int) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.checks.context import Mask, asked_of_service, due_in
+from harness.checks.context import Mask, asked_of_service, bundled, due_in
 from harness.ledger.outcomes import ABANDONED, REFUSED, SERVED
 from harness.ledger.reader import Ints, Trial
 from harness.profile.model import Profile, Window
@@ -117,8 +117,7 @@ def gather(trial: Trial, profile: Profile, calm: Window, burst: Window) -> Gathe
 
 def _service_time_is_given(trial: Trial, profile: Profile) -> bool:
     """By the profile, call by call: dear calls in the burst are its own doing, and no harm that the burst did."""
-    bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
-    return bundled and profile.service is not None and not profile.service.service_time.load_slope
+    return bundled(trial) and profile.service is not None and not profile.service.service_time.load_slope
 
 
 def _waits(trial: Trial, profile: Profile, rows: Ints, in_calm: Mask, told: bool) -> tuple[Ints, Mask]:

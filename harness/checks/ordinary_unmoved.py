@@ -26,7 +26,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from harness.checks.context import MOST_WITNESSES, NS_PER_MS, profile_of, service_time, witnesses
+from harness.checks.context import MOST_WITNESSES, NS_PER_MS, bundled, profile_of, service_time, witnesses
 from harness.checks.ordinary_evidence import POOLED, TOLD_SHARE, Evidence, Gathered, gather
 from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word
@@ -129,8 +129,7 @@ def _fair_turn(trial: Trial, profile: Profile, params: Params, burst: Window) ->
 
     From four workers on it is within half a service time; with one or two it is not, and blames nobody.
     """
-    bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
-    if params.wait_up is not None or not bundled or profile.service is None:
+    if params.wait_up is not None or not bundled(trial) or profile.service is None:
         return 0.0
     segments = profile.service.workers.segments(profile.duration)
     workers = min(n for from_ns, to_ns, n in segments if from_ns < burst.to_ns and to_ns > burst.from_ns)

@@ -23,7 +23,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from harness.checks.context import Mask, profile_of, service_time, witnesses
+from harness.checks.context import Mask, bundled, profile_of, service_time, witnesses
 from harness.checks.registry import CHECKS, Check
 from harness.checks.stays import stays_of
 from harness.checks.verdict import Finding, Verdict, Word
@@ -138,9 +138,8 @@ def _bound(trial: Trial, profile: Profile, burst: Window, params: Params) -> _Bo
 
 def _capacity(trial: Trial, profile: Profile) -> float | None:
     """Calls a second that the described service finishes."""
-    bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
     mean = service_time(trial, profile).mean_ns
-    if not bundled or profile.service is None or not mean:
+    if not bundled(trial) or profile.service is None or not mean:
         return None
     return profile.service.workers.base * NS_PER_S / mean
 

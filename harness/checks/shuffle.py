@@ -26,7 +26,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from harness.checks.context import Mask, asked_of_service, due_in, profile_of, service_time, witnesses
+from harness.checks.context import Mask, asked_of_service, bundled, due_in, profile_of, service_time, witnesses
 from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.outcomes import SERVED
@@ -78,8 +78,7 @@ class _Evidence:
 
 def judge(trial: Trial, params: Params) -> Verdict:
     profile = profile_of(trial)
-    bundled = (trial.manifest.get("target") or {}).get("kind") != "url"
-    own = profile.service.admission if bundled and profile.service is not None else None
+    own = profile.service.admission if bundled(trial) and profile.service is not None else None
     queues = params.queues or (own.queues if own else None)
     hand = params.hand or (own.hand if own else None)
     if queues is None or hand is None or hand > queues:
