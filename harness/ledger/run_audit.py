@@ -78,7 +78,10 @@ def _ends(
     if gone.any():
         notes.append(f"{int(gone.sum())} run(s) of tenants whose agents vanish, as the profile says, were not finished")
     lost = unheard & ~gone
-    if lost.any() and _reached_the_drain_limit(trial, profile):
+    if (trial.manifest.get("target") or {}).get("finishes") is False:
+        if lost.any():
+            notes.append("the target cannot be told that a run is over: runs were not finished")
+    elif lost.any() and _reached_the_drain_limit(trial, profile):
         notes.append(f"{int(lost.sum())} run(s) had not come to their end at the drain limit")
     else:
         yield from broken(trial, "runs come to their end", "opened a run that was never finished nor cancelled", lost)

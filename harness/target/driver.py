@@ -9,8 +9,12 @@ with a `Context`. `overload target conformance FILE` says whether it keeps to wh
     submit(caller, run, batch)  submits a batch; `queued` if it is not known yet how it ends -> Told
     read_back(caller, run, batch)  how a batch that was `queued` stands           -> Told
     cancel(caller, run)         cancels the run                                  -> Told
-    inject(faults)              replaces the faults; an empty list takes all away
-    evidence(since_unix_ns)     rows of the service's own decision log since then, or None where it has none
+    inject(faults)              replaces the faults; an empty list takes all away. `inject = None`: it has no faults
+    evidence(since_unix_ns)     rows of the service's own decision log since then. `evidence = None`: it has none
+
+A row is a dict with `time_unix_ns`, `attempt` (what came in Overload-Attempt), `outcome` (one of the typed outcomes, or
+`queued`, `started`), and if known `tenant`, `reason`, `queue_wait_ms`, `service_time_ms`, `waiting`, `running`,
+`workers`.
 
 One call of a method is one attempt: it sends one request, never again, and follows no redirect. In a trial the methods
 are called from greenlets, side by side: plain sockets, `http.client`, `requests` and the like wait without holding the
@@ -30,7 +34,8 @@ from typing import Any, Protocol
 from harness.errors import BadInput
 from harness.ledger.outcomes import FROM_SERVICE, QUEUED
 
-METHODS = ("open_run", "submit", "read_back", "cancel", "inject", "evidence")
+METHODS = ("open_run", "submit", "read_back", "cancel")
+OPTIONAL = ("inject", "evidence")
 OUTCOMES = (QUEUED, *FROM_SERVICE)
 MOST_NAME = 60
 
@@ -81,9 +86,11 @@ class TargetDriver(Protocol):
 
     def cancel(self, caller: Caller, run: str) -> Told: ...
 
-    def inject(self, faults: Sequence[Mapping[str, Any]]) -> None: ...
+    @property
+    def inject(self) -> Callable[[Sequence[Mapping[str, Any]]], None] | None: ...
 
-    def evidence(self, since_unix_ns: int) -> Iterable[Mapping[str, Any]] | None: ...
+    @property
+    def evidence(self) -> Callable[[int], Iterable[Mapping[str, Any]]] | None: ...
 
 
 DriverFactory = Callable[[Context], TargetDriver]
@@ -104,6 +111,7 @@ def driver_class(name: str, folder: Path) -> DriverFactory:
     except Exception as error:
         raise BadInput(f"driver {name}: {module} cannot be imported ({type(error).__name__}: {error})") from None
     lacking = [method for method in METHODS if not callable(getattr(found, method, None))]
+    lacking += [f"{method} (or `{method} = None`)" for method in OPTIONAL if not hasattr(found, method)]
     if not callable(found) or lacking:
         raise BadInput(f"driver {name}: is no driver, for it lacks {', '.join(lacking) or 'a way to be made'}")
     factory: DriverFactory = found

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import http.client
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import orjson
+
 from harness.target.decision_rows import MOST_LINE, DecisionRows
+from harness.target.driver import reason_of
 from harness.target.errors import TargetGone, TargetUnusable
-from harness.target.model import DecisionLog
+from harness.target.model import DecisionFields, DecisionLog
 
 MOST_BYTES = 4 << 30
 """Of one log in one trial."""
@@ -109,6 +113,35 @@ class HttpLog:
         if not (0 < len(cursor) <= 100 and cursor.isascii() and cursor.isalnum()):
             raise TargetGone(f"the decision log came with the cursor {cursor[:40]!r}; expected Overload-Cursor: <next>")
         return cursor
+
+
+DRIVER_ROWS = DecisionLog(
+    url="driver:",
+    time="unix_ns",
+    fields=DecisionFields(
+        time="/time_unix_ns", attempt="/attempt", tenant="/tenant", reason="/reason", queue_wait="/queue_wait_ms",
+        service_time="/service_time_ms", waiting="/waiting", running="/running", workers="/workers",
+    ),
+)  # fmt: skip
+"""How rows of a Python driver are read (harness/target/driver.py)."""
+
+
+class DriverLog:
+    """What the `evidence` of a Python driver gives."""
+
+    def __init__(self, evidence: Callable[[int], Iterable[Mapping[str, Any]]]) -> None:
+        self._evidence = evidence
+        self._since_ns = 0
+
+    def mark(self) -> None:
+        self._since_ns = time.time_ns()
+
+    def lines(self) -> Iterator[bytes]:
+        try:
+            for row in self._evidence(self._since_ns):
+                yield orjson.dumps(row, default=str)
+        except Exception as error:
+            raise TargetGone(f"the driver's evidence cannot be read ({reason_of(error)})") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,16 +29,20 @@ from harness.ledger.reader import ARRIVALS, DECISIONS, Trial, attempt_key, read_
 from harness.measure.clock_offset import Offset, offset_of
 from harness.profile.demand import NO_PEAKS
 from harness.profile.model import Profile
+from harness.target.driver import Context, TargetDriver, driver_class, made, reason_of
 from harness.target.errors import TargetGone, TargetUnusable
-from harness.target.evidence import Collected, FileLog, HttpLog, LogSource, read_log
-from harness.target.file import Described, tls_of, tokens_for
+from harness.target.evidence import DRIVER_ROWS, Collected, DriverLog, FileLog, HttpLog, LogSource, read_log
+from harness.target.file import Described, tls_of
 from harness.target.model import DecisionLog, Request
 from harness.target.rails import refusals
 from harness.target.templates import RequestTemplate, value_of
+from harness.target.tokens import Redactor, credentials_of, secrets_of
 from harness.target.url import Endpoint, RemoteStub
 
+NO_TOKENS: Mapping[str, str] = MappingProxyType({})
 _ASK_S = 10.0
 _COMMAND_S = 30.0
+_MOST_TEXT = 200
 
 
 def refuse(
@@ -51,13 +56,25 @@ def refuse(
             f"profile '{profile.name}' has agent runs, and target '{target.name}' does not say how one is opened: add "
             "`runs` or a `driver` to the target file"
         )
-    if profile.faults and target.faults is None and target.evidence.dependencies is None:
+    cancels = any(group.cancel_after is not None for tenant in profile.tenants.values() for group in tenant.runs)
+    if cancels and target.runs is not None and target.runs.cancel is None:
+        found.append(
+            f"profile '{profile.name}' cancels runs, and target '{target.name}' does not say how: add `runs.cancel`"
+        )
+    driver = None
+    if target.driver is not None:
+        try:
+            driver = driver_class(target.driver, described.folder)
+        except BadInput as error:
+            found.append(str(error))
+    injects = getattr(driver, "inject", None) is not None
+    if profile.faults and not (target.faults or target.evidence.dependencies or injects):
         found.append(
             f"profile '{profile.name}' has faults, and target '{target.name}' says no way to cause them: add `faults`, "
-            "or `evidence: {dependencies: ...}`, to the target file"
+            "`evidence: {dependencies: ...}` or a `driver` to the target file"
         )
     try:
-        tokens_for(target.credentials, list(profile.tenants))
+        credentials_of(target, list(profile.tenants))
     except BadInput as error:
         found.append(str(error))
     if found:
@@ -65,9 +82,13 @@ def refuse(
 
 
 class Session:
-    """`with` it around a trial. faults: as the stub's API takes them."""
+    """`with` it around a trial. faults: as the stub's API takes them. tokens: of its tenants, to be masked in what is
+    collected."""
 
-    def __init__(self, described: Described, faults: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, described: Described, faults: list[dict[str, Any]], tokens: Mapping[str, str] = NO_TOKENS
+    ) -> None:
+        self._redactor = Redactor(secrets_of(tokens))
         self._described = described
         self._target = described.target
         self._faults = faults
@@ -78,6 +99,12 @@ class Session:
         self._log_form = sources.decisions
         if sources.decisions is not None:
             self._log = self._log_of(sources.decisions)
+        self._driver: TargetDriver | None = None
+        if self._target.driver is not None:
+            context = Context(self._target.url, described.document, described.folder)
+            self._driver = made(driver_class(self._target.driver, described.folder), context)
+            if self._log is None and self._driver.evidence is not None:
+                self._log, self._log_form = DriverLog(self._driver.evidence), DRIVER_ROWS
         self.dependencies: RemoteStub | None = None
         if sources.dependencies is not None:
             ours = urlsplit(sources.dependencies).scheme == "https"
@@ -139,12 +166,24 @@ class Session:
             return
         monotonic = self._log_form.time == "monotonic_ns"
         collected = read_log(self._log, self._log_form, self._epoch_ns if monotonic else self._epoch_wall_ns)
-        self.told["decision_log"] = collected.told
+        self.told["decision_log"] = {**collected.told, "words": self._masked(collected.told["words"])}
         if not self.same_clock:
             self.told["clock"] = _brought_together(collected, read_trial(folder))
         with (folder / DECISIONS).open("ab") as file:
             for row in collected.rows:
-                file.write(orjson.dumps(row) + b"\n")
+                file.write(orjson.dumps(self._masked(row)) + b"\n")
+
+    def masked(self, text: str) -> str:
+        """Whatever is told of the trial, without a token of it."""
+        return self._redactor.masked(text, len(text))
+
+    def _masked(self, said: dict[str, Any]) -> dict[str, Any]:
+        """A log may hold what it was sent: no token is kept."""
+        masked = self._redactor.masked
+        return {
+            masked(key, _MOST_TEXT): masked(value, _MOST_TEXT) if isinstance(value, str) else value
+            for key, value in said.items()
+        }
 
     def _log_of(self, log: DecisionLog) -> LogSource:
         if log.file is not None:
@@ -161,15 +200,26 @@ class Session:
             return
         if self.dependencies is not None:
             self.dependencies.set_faults(self._faults)
+        elif self._driver is not None and self._driver.inject is not None:
+            self._inject(self._driver.inject, self._faults)
         else:
             assert self._target.faults is not None
             for fault in self._faults:
                 self._cause(self._target.faults.set, self._target.faults.set_command, fault)
         self._faults_set = True
 
+    def _inject(self, inject: Callable[[list[dict[str, Any]]], None], faults: list[dict[str, Any]]) -> None:
+        try:
+            inject(faults)
+        except Exception as error:
+            raise TargetGone(f"the driver could not set the faults ({reason_of(error)})") from None
+
     def _clear_faults(self) -> None:
         if self.dependencies is not None:
             self.dependencies.set_faults([])
+            return
+        if self._driver is not None and self._driver.inject is not None:
+            self._inject(self._driver.inject, [])
             return
         assert self._target.faults is not None
         for fault in self._faults:

@@ -190,7 +190,8 @@ NO_SCHEDULE = {**LONG, "tenants": {"A": {"recorded": {"file": "none.jsonl"}}}}
         (manifest_of({**LONG, "duration": "1"}, NOWHERE), "{path}: duration: "),
         (
             manifest_of(LONG, "http://10.0.0.1"),
-            "target host '10.0.0.1' is not loopback; only 127.0.0.0/8, ::1 and localhost are accepted",
+            "target host '10.0.0.1' is not loopback, nor on the allow list; only 127.0.0.0/8, ::1, localhost and the "
+            "hosts of that list are accepted",
         ),
         (manifest_of(LONG, NOWHERE), TOKEN),
         (
