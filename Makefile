@@ -58,6 +58,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.stub
 	$(BIN)/python -m benchmarks.generator
 	$(BIN)/python -m benchmarks.start_times
+	$(BIN)/python -m benchmarks.distributed
 
 lock:
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --extra dev --python-version 3.11 pyproject.toml -o requirements.lock
