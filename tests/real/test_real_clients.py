@@ -87,12 +87,14 @@ def test_urllib3_keeps_retry_after_and_retries_at_once_without_it(runs):
     met = runs["requests_retry"]
     assert met["down"].attempts == 3
     assert met["throttled"].word("retry_after_kept") == "PASS"
-    # Its first retry comes at once; a busy machine may make a pause of that, but not of all of them.
-    at_once = [met[name].word("backs_off") for name in ("down", "fails_once", "retry_after_zero", "retry_after_absent")]
-    assert "FAIL" in at_once
+    # Its first retry comes at once, whatever the factor of half a second; a busy machine makes a small pause of that.
+    met_at_once = [met[name] for name in ("down", "fails_once", "retry_after_zero", "retry_after_absent")]
+    soonest_s = min(gap for one in met_at_once for gap in one.gaps_s)
+    assert soonest_s < 0.3
+    assert soonest_s >= 0.05 or "FAIL" in [one.word("backs_off") for one in met_at_once]
     assert met["retry_after_float"].said == ("InvalidHeader",)
     assert met["commits_then_resets"].word("idempotent") == "FAIL"
-    assert runs["requests_retry_bare"]["down"].word("backs_off") == "FAIL"
+    assert max(runs["requests_retry_bare"]["down"].gaps_s) < 0.5
 
 
 def test_tenacity_without_arguments_is_a_hot_loop_without_end(runs):

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import threading
+import time
 import uuid
 
 MESSAGES = [{"role": "user", "content": "How are you?"}]
@@ -224,6 +225,7 @@ def main() -> None:
     ]
     for thread in threads:
         thread.start()
+        time.sleep(0.03)  # all at once they would wait for each other, and a retry at once would look like a pause
     for thread in threads:
         thread.join()
     # A worker in a thread would keep the process for a while.
