@@ -17,6 +17,7 @@ from harness import checks, trial
 from harness.checks.agreement import agreement
 from harness.checks.verdict import Word
 from harness.ledger.reader import read_trial
+from harness.ledger.stalls import STALLS
 from harness.profile.loader import from_document
 from harness.simulate.service import shared_service
 from harness.target.stub import StubProcess
@@ -111,6 +112,7 @@ def test_a_stub_that_runs_already_is_a_target_with_evidence(tmp_path):
     skip_if_late(judged.verdicts)
     assert words(judged) == {"trial.conserved": Word.PASS, "trial.on_time": Word.PASS}, judged.verdicts
     assert judged.trial.manifest["evidence"]["decisions"] is True
+    assert (judged.trial.folder / STALLS).exists()
     assert sum(1 for _ in judged.trial.decisions()) == 3 * len(judged.trial.calls)
 
 
