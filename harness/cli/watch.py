@@ -151,11 +151,11 @@ class Looks:
     def _tell(self) -> None:
         alerts = self.watch.alerts()
         self.began += sum(alert.began for alert in alerts)
-        self.shown(alerts)
         if self.told:
             text = metrics(self.watch, self.account, self._labels)
             for tell in self.told:
                 tell(text)
+        self.shown(alerts)
 
     def until(self, once: bool, every_ns: int, clock: Callable[[], int], wait: Callable[[float], object]) -> None:
         """Looks once, or until Ctrl-C, or (`fail`) until an alert. In a silence the window moves on with the clock."""
