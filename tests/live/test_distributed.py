@@ -16,7 +16,9 @@ import pytest
 from harness import trial
 from harness.checks.verdict import Word
 from harness.errors import BadInput
+from harness.profile.loader import from_document
 from harness.target.driver_process import LiveProcess, Workers
+from harness.target.file import target_from_document
 from harness.workload.plan import planned
 from tests.conftest import ROOT
 from tests.live.awkward import OK, always, manifest_of, rows_of, serving
@@ -365,3 +367,36 @@ def test_under_locusts_own_command_ctrl_c_ships_every_row(tmp_path):
     assert ended["reason"] == "interrupted", err
     assert ended["workers"]["lost"] == []
     assert ended["calls"] == len(rows_of(folder)) == len(server.seen)
+
+
+def test_the_rails_of_a_target_file_hold_on_every_worker(tmp_path, monkeypatch):
+    """Each has the tokens of its own tenants and its share of the ceiling; where the target suffers, all stop."""
+    for name in ("A", "B"):
+        monkeypatch.setenv(f"SHOP_TOKEN_{name}", f"s3cret-of-{name}")
+    document = {
+        "name": "shop",
+        "credentials": {"env": "SHOP_TOKEN_{TENANT}"},
+        "limits": {"max_rate": "500/s", "max_in_flight": 40},
+        "abort": {"server_errors_pp": 30, "window": "1s", "least": 10},
+        "service_time": "400ms",
+    }
+    tenants = {"A": {"rate": "20/s"}, "B": {"rate": "20/s", "phase": "20ms"}}
+    made = from_document({"name": "small", "duration": "30s", "drain": "1s", "tenants": tenants})
+
+    async def behave(connection):
+        tenant, seq = connection.request.headers["overload-call"].split(".")
+        failing = tenant == "1" and int(seq) >= 20
+        await connection.answer(b"HTTP/1.1 503 X\r\nContent-Length: 2\r\n\r\n{}" if failing else OK)
+        return True
+
+    with serving(behave) as server:
+        target = target_from_document({**document, "url": server.url}, tmp_path)
+        judged = trial.run(made, trial.new_folder(tmp_path, "trial"), target, workers=TWO)
+    rows, ended = rows_of(judged.trial.folder), judged.trial.manifest["ended"]
+    assert ended["reason"].startswith("aborted: worker worker-2: "), ended
+    assert ended["workers"]["lost"] == []
+    assert ended["calls"] == len(rows) == len(server.seen) < 600
+    assert {(row["tenant"], row["outcome"]) for row in rows} == {("A", "served"), ("B", "served"), ("B", "failed")}
+    sent = {(seen.headers["overload-call"][0], seen.headers["authorization"]) for seen in server.seen}
+    assert sent == {("0", "Bearer s3cret-of-A"), ("1", "Bearer s3cret-of-B")}
+    assert "s3cret" not in (judged.trial.folder / "manifest.json").read_text() + str(rows)
