@@ -9,8 +9,9 @@ bound for dependent draws; the binomial is its plain case): with V = sum of p_i 
 
     | rejections - sum p_i |  <=  L / 3 + sqrt(L^2 / 9 + 2 V L)
 
-held for the whole trial and for each phase. And one window after the service refused its last call, hardly anything is
-rejected any more. Source of the rule: Site Reliability Engineering (2016), chapter 21.
+held for the whole trial and for each phase. And after the overload hardly anything is rejected any more: a client that
+sent the share s of its calls when it was last refused sends K times as much with each window, so that it needs
+log_K (1 / s) of them, and one for its memory. Source of the rule: Site Reliability Engineering (2016), chapter 21.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from harness.profile.model import WINDOW_BUCKETS, Adaptive, Profile
 
 NAME = "agent.adaptive_throttle"
 THROTTLED_BY_ITSELF = "adaptive_throttle"
+MOST_WINDOWS = 20
+"""A client with a K near 1 takes for ever to recover: nobody waits for that."""
 
 
 class Params(Part):
@@ -105,17 +108,25 @@ def _rules(trial: Trial, profile: Profile, name: str, rule: Adaptive, params: Pa
             yield _as_often(name, what, asks, mask, ids(calls, asks.places[mask & asks.rejected]), params)
     refused = of_tenant(trial, calls, name) & calls.is_outcome(*REFUSED)
     last_ns = int(calls.done_ns[refused].max(initial=0))
-    after = asks.at_ns >= last_ns + rule.window
+    after = asks.at_ns >= last_ns + rule.window * windows_to_recover(asks, last_ns, rule)
     n, still = int(after.sum()), int((asks.rejected & after).sum())
     yield at_most(
         name, "rejected after the overload", still / max(1, n), params.recovered, "share", n,
-        f"{name}: {still} of {n} calls are still rejected a whole window after the service refused its last one",
+        f"{name}: {still} of {n} calls are still rejected when the service has long been well",
         ids(calls, asks.places[after & asks.rejected]),
     )  # fmt: skip
     expected = int(asks.p.sum())
     add = "a service that accepts less than one in K of the calls for a while"
     yield enough(name, "rejections that the formula asks for", expected, params.expected, "calls", add)
     yield enough(name, "calls after the overload", n, params.after, "calls", "a longer recovery: more than two windows")
+
+
+def windows_to_recover(asks: Asked, last_ns: int, rule: Adaptive) -> int:
+    """Windows after the last refusal, at `last_ns`, until a client that keeps to the formula sends everything again."""
+    before = (asks.at_ns > last_ns - rule.window) & (asks.at_ns <= last_ns)
+    n = int(before.sum())
+    share = max(1, int((before & ~asks.rejected).sum())) / max(1, n)
+    return 1 + min(MOST_WINDOWS, math.ceil(math.log(1 / share) / math.log(max(rule.k, 1.1))))
 
 
 def _as_often(name: str, what: str, asks: Asked, mask: Mask, witnesses: list[str], params: Params) -> Rule:
