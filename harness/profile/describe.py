@@ -199,7 +199,7 @@ def _patience_text(profile: Profile, name: str) -> str:
 
 def _amplified_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction]) -> Iterable[str]:
     peak, worst = peak_rate_per_s(profile, None, recorded_peaks), worst_case_rate_per_s(profile, recorded_peaks)
-    for text_of in (_replan_text, _budget_text, _loop_text, _throttle_text, _retries_text):
+    for text_of in (_replan_text, _budget_text, _loop_text, _throttle_text, _retries_text, _claims_text):
         for text, names in _by_text(profile, text_of):
             yield f"{_names(names)}: {text}."
     original = _original_calls(profile)
@@ -216,6 +216,13 @@ def _by_text(profile: Profile, text_of: Callable[[Tenant], str]) -> list[tuple[s
         if text := text_of(tenant):
             groups.setdefault(text, []).append(name)
     return list(groups.items())[:_MOST_GROUPS]
+
+
+def _claims_text(tenant: Tenant) -> str:
+    claims = tenant.claims
+    if claims is None:
+        return ""
+    return f"claims in {claims.header} to be another tenant with each call, of {claims.values:,}; its credential stays"
 
 
 def _replan_text(tenant: Tenant) -> str:
@@ -322,6 +329,7 @@ def _evidence(profile: Profile, phases: tuple[PhaseLoad, ...], check: CheckRef) 
 
 
 _AGENT_NEEDS: dict[str, tuple[Callable[[Tenant], object], str]] = {
+    "fairness.identity_from_credential": (lambda tenant: tenant.claims, "claims: {values: 50}"),
     "agent.budget_at_source": (lambda tenant: tenant.budget, "budget: {rate: 10/s, burst: 10}"),
     "agent.budget_per_tenant": (
         lambda tenant: len(tenant.budget) > 1,

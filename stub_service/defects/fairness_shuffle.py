@@ -1,6 +1,6 @@
 """Hands dealt badly, for `fairness.shuffle_isolation` to catch; and twins that deal otherwise and as well.
 
-Laid over a service whose policy is `shuffle_sharded`.
+Laid over a service whose policy is `shuffle_sharded`; over another one, that policy gives way to it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from stub_service.config import SharedServiceConfig
 from stub_service.defects.registry import SHARED, broken, twin
 
 ISOLATION = "fairness.shuffle_isolation"
+_QUEUES, _HAND, _QUEUE = 16, 4, 25
 
 
 class HandOfOne(ShuffleSharded):
@@ -57,8 +58,9 @@ class TiesToTheLast(ShuffleSharded):
 
 def _register(name: str, about: str, kind: type[ShuffleSharded], healthy: bool = False) -> None:
     def lay(service: SharedService, config: SharedServiceConfig) -> None:
-        admission = config.admission
-        service.policy = kind(admission.queues, admission.hand, admission.queue, admission.salt)
+        own = config.admission
+        length = own.queue or own.queue_per_tenant or _QUEUE
+        service.policy = kind(own.queues or _QUEUES, own.hand or _HAND, length, own.salt)
 
     (twin if healthy else broken)(name, about, lay, ISOLATION, part=SHARED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness import checks
+from harness.profile.describe import describe
 from harness.profile.errors import ProfileError
 from harness.profile.loader import from_document, load
 from harness.profile.model import Profile
@@ -118,3 +119,9 @@ def test_ten_thousand_tenants_are_simulated():
     assert len(ended) > 15_000
     assert {outcome for light, outcome in ended if light} == {"served"}
     assert (False, "throttled") in ended
+
+
+def test_a_claim_is_described_before_it_is_made():
+    tenants = {"one": {"rate": "1/s", "claims": {"values": 50}}, "two": {"rate": "1/s"}}
+    said = describe(from_document({"name": "p", "duration": "1s", "tenants": tenants}).profile).sentences
+    assert "one: claims in X-Tenant to be another tenant with each call, of 50; its credential stays." in said
