@@ -11,7 +11,6 @@ from harness import trial
 from harness.ledger.reader import ARRIVALS, CALLS, EFFECTS
 from harness.profile.loader import from_document, load
 from tests.conftest import ROOT
-from tests.live.driving import drive, skip_if_late
 
 pytestmark = pytest.mark.live
 
@@ -30,11 +29,10 @@ def told(folder):
 
 def both(loaded, tmp_path):
     """(live verdicts, live folder, simulated folder)"""
-    simulated = trial.new_folder(tmp_path, "simulated")
-    judged = drive(loaded, tmp_path)
-    skip_if_late(judged.verdicts)
+    live, simulated = trial.new_folder(tmp_path, "live"), trial.new_folder(tmp_path, "simulated")
+    judged = trial.run(loaded, live, trial.STUB)
     trial.simulate(loaded, simulated)
-    return {verdict.check: verdict for verdict in judged.verdicts}, judged.trial.folder, simulated
+    return {verdict.check: verdict for verdict in judged.verdicts}, live, simulated
 
 
 def test_the_running_example_live_is_that_of_virtual_time(tmp_path):
