@@ -186,6 +186,31 @@ def test_a_worker_of_another_machine_gets_all_it_needs_but_tokens_and_a_late_one
     assert "s3cret" not in everything
 
 
+def test_a_worker_that_falls_silent_is_lost_and_must_not_go_on_when_it_is_back(tmp_path):
+    port, tenants = free_port(), {"A": {"rate": "40/s"}, "B": {"rate": "40/s"}}
+    stopped = []
+    with serving(always(OK)) as server, join(port, "far") as worker:
+        (tmp_path / "manifest.json").write_text(
+            json.dumps(manifest_of({"duration": "60s", "tenants": tenants}, server.url))
+        )
+        with LiveProcess(tmp_path, workers=Workers(1, 1, f"127.0.0.1:{port}")) as driver:
+            driver.ready()
+            driver.begin(time.monotonic_ns() + 100_000_000)
+            for event in driver.events():
+                if event["event"] == "progress" and event["now_ns"] > 1_000_000_000 and not stopped:
+                    stopped.append(worker.send_signal(signal.SIGSTOP))
+                done = event
+        worker.send_signal(signal.SIGCONT)
+        assert worker.wait(30) == 4
+        assert worker.stderr.read().startswith("overload worker: ")
+    assert done["reason"] == "lost worker far"
+    (lost,) = done["workers"]["lost"]
+    assert lost["why"].startswith("nothing was heard of it for ")
+    assert lost["unaccounted"] > 40
+    assert done["calls"] == len(rows_of(tmp_path))
+    assert done["at_ns"] < 40_000_000_000
+
+
 def test_a_worker_that_never_joins_is_waited_for_a_while_and_nothing_is_sent(tmp_path):
     with serving(always(OK)) as server:
         (tmp_path / "manifest.json").write_text(
