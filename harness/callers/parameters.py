@@ -21,7 +21,8 @@ Factor = Annotated[float, Field(ge=0, le=1_000_000)]
 class Params(Part):
     """within: longest pause between two attempts of one call where no header joins them. attempts: most of a call.
     amplification: attempts over logical calls. early: how much before the stated instant (timers). hot: a delay
-    below it is no backoff. spread: of the delays, from the 10th to the 90th percentile, over their median. retry_share:
+    below it is no backoff. spread: of the delays, from the 10th to the 90th percentile, over their median: below
+    it is none, from spread_sure on it is some. retry_share:
     retries over calls, with retry_free of them for nothing. replan_share: calls that follow a failure, within
     replan_within; rounds: how deep, where it is told.
     storm: peak of arrivals in one `storm_window` over the peak before the outage. least_*: the evidence that is needed.
@@ -32,7 +33,8 @@ class Params(Part):
     amplification: Factor = 3.0
     early: DurationNs = 5 * _MS
     hot: DurationNs = 50 * _MS
-    spread: Factor = 0.1
+    spread: Factor = 0.05
+    spread_sure: Factor = 0.1
     retry_share: Factor = 0.1
     retry_free: Least = 3
     replan_share: Factor = 0.5

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("clients") / "callers.py"
 FOLDER = "OVERLOAD_CLIENTS"
 """Environment variable: the virtual environment with the clients."""
-MANY = {"down": 12}
+MANY = {"down": 20}
 """Calls at a time, so that their delays can be compared; one in every other scenario."""
 ONE_BY_ONE = ("tenacity_bare", "celery_over_openai", "celery_over_requests")
 AT_ONCE = 4

@@ -210,6 +210,7 @@ def test_jitter():
     assert wave([0.5 + n / 5000 for n in range(20)]).judge("jittered").word is Word.FAIL
     assert wave([0.4 + n / 200 for n in range(20)]).judge("jittered").word is Word.PASS
     assert wave([n / 1000 for n in range(20)]).judge("jittered").word is Word.FAIL  # at once: the machine's own spread
+    assert wave([0.5 + n / 500 for n in range(20)]).judge("jittered").word is Word.INCONCLUSIVE
     assert wave([0.5] * 5).judge("jittered").word is Word.INCONCLUSIVE
 
 
