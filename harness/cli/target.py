@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ from harness.cli.targets import dry_run
 from harness.errors import BadInput
 from harness.report import grid
 from harness.report.text import clean
-from harness.target.file import Described, load_target, target_from_document, tokens_for, variable_of
+from harness.target.file import Described, load_target, target_from_document, variable_of
 from harness.target.model import TargetFile
 from harness.target.probing import Probed, endpoint_of, probe_call
 from harness.target.schema import target_schema
 from harness.target.session import Session
+from harness.target.tokens import credentials_of
 from harness.target.writing import Operation, Wish, read_openapi, target_text
 
 PROBE_TENANT = "probe"
@@ -83,14 +83,9 @@ def _given(described: Described) -> frozenset[Tier]:
 def _probe(described: Described, tenants: tuple[str, ...]) -> list[Probed]:
     credentials = described.target.credentials
     names = list(tenants) or list(credentials.tenants) or [PROBE_TENANT]
-    tokens = tokens_for(credentials, names)
-    shared = json.loads(os.environ.get("OVERLOAD_TOKENS") or "{}") if not tokens else {}
+    tokens = credentials_of(described.target, names)
     endpoint = endpoint_of(described)
-    found = []
-    for name in names:
-        token = tokens.get(name, shared.get(name) if isinstance(shared, dict) else None)
-        found.append(probe_call(described, endpoint, name, token if isinstance(token, str) else f"token-{name}"))
-    return found
+    return [probe_call(described, endpoint, name, tokens.get(name)) for name in names]
 
 
 def _show(described: Described, found: list[Judgeable], probed: list[Probed]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from harness.target.file import Described, tls_of
 from harness.target.templates import Draws, RequestTemplate
 from harness.target.tls import words_of
+from harness.target.tokens import Redactor
 from harness.target.understanding import Understanding, Understood
 from harness.target.url import Endpoint
 
@@ -62,7 +63,8 @@ def probe_call(described: Described, endpoint: Endpoint, tenant: str, token: str
         name.lower().encode("latin-1", "replace"): value.encode("latin-1", "replace")
         for name, value in answered.items()
     }
-    return Probed(tenant, shown, status, took_ns, Understanding(target.answers).of(status, kept, body))
+    redactor = Redactor([token] if token is not None and token != f"token-{tenant}" else [])
+    return Probed(tenant, shown, status, took_ns, Understanding(target.answers, redactor).of(status, kept, body))
 
 
 def endpoint_of(described: Described) -> Endpoint:
