@@ -104,12 +104,13 @@ class CostDecision:
     request: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Arrival:
-    """One request that reached a dependency, written when it has ended. t_ns: when it arrived; started_ns: when a
-    worker took it. layer: who sent this attempt (`controller`, or the name of a layer that should not retry).
-    attempt: as its headers say. status: as answered; 0 if no answer was given (the caller left, or a hang). date: the
-    answer's own Date, where it carried a Retry-After. tokens, bytes: what the call used, as its answer says."""
+    """One request that reached a dependency, written when it has ended. Not frozen, for speed, like `Decision`. t_ns:
+    when it arrived; started_ns: when a worker took it. layer: who sent this attempt (`controller`, or the name of a
+    layer that should not retry). attempt: as its headers say. status: as answered; 0 if no answer was given (the caller
+    left, or a hang). date: the answer's own Date, where it carried a Retry-After. tokens, bytes: what the call used, as
+    its answer says."""
 
     t_ns: int
     started_ns: int

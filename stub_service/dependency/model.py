@@ -172,12 +172,11 @@ class Dependencies:
         if answer is None:
             await self._never(visit, arrived_ns, started_ns, work)
         assert answer is not None
-        if used is not None and answer.status == 200:
-            answer = told(answer, used)
-        else:
-            used = None
-        self._write(visit, arrived_ns, started_ns, self._now_ns(), answer.status, work.name, used=used)
-        return answer
+        if used is None or answer.status != 200:
+            self._write(visit, arrived_ns, started_ns, self._now_ns(), answer.status, work.name)
+            return answer
+        self._write(visit, arrived_ns, started_ns, self._now_ns(), 200, work.name, None, used)
+        return told(answer, used)
 
     def _work_on(
         self, visit: AnyVisit, dependency: Downstream, held: asyncio.Future[None] | None, work: Work, rest_ns: int

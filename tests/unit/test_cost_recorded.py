@@ -57,9 +57,8 @@ def test_an_error_that_persists_is_gone_after_a_few_hundred_calls(name, first_er
 
 @pytest.mark.parametrize(("name", "least"), [("azure_llm_code", 0.65), ("azure_llm_conv", 0.95)])
 def test_what_is_admitted_stays_within_the_bucket_though_no_forecast_is_right(name, least):
-    """Half of the recorded mean rate, each call in flight for two seconds: what is used is what the bucket held (between
-    the bursts of code it is full, and runs over), and a debt is never more than what was in flight at once used beyond
-    its forecasts."""
+    """Half of the recorded mean rate, each call in flight for two seconds: what is used is what the bucket held
+    (between bursts of code it runs over). A debt is never more than all in flight used beyond its forecasts."""
     recorded = calls(name)
     took_ns, total = 2_000_000_000, sum(tokens for _, tokens in recorded)
     rate = total / (recorded[-1][0] / 1e9) / 2
