@@ -38,6 +38,7 @@ def command() -> None:
       overload target init -o staging.yaml                      asks a few questions
       overload target init --openapi openapi.yaml -o staging.yaml
       overload target check staging.yaml                        one call a tenant; what can be judged
+      overload target conformance staging.yaml                  of a file with a Python driver: is it one?
       overload run profiles/steady.yaml --target staging.yaml --dry-run
     """
 
@@ -144,6 +145,39 @@ def _document(described: Described, found: list[Judgeable], probed: list[Probed]
             for one in probed
         ],
     }  # fmt: skip
+
+
+@command.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--tenant", default="A", show_default=True, metavar="NAME", help="Whom to call for.")
+@click.option("--dependency", default="customer", show_default=True, metavar="NAME", help="What each step calls.")
+@options.json_option
+def conformance(file: Path, tenant: str, dependency: str, as_json: bool) -> int:
+    """Holds the Python driver that FILE names against what a driver must do, with a handful of calls to the service.
+
+    \b
+    Example:
+      overload target conformance staging.yaml --tenant A --dependency billing
+
+    Exit code 0: it keeps every rule. 1: it breaks one. 2: it cannot be made.
+    """
+    from harness.target.conformance import broken
+    from harness.target.driver import Context, driver_class, made
+
+    described = load_target(file)
+    name = described.target.driver
+    if name is None:
+        raise BadInput(f"{file}: names no driver; a target without one is seen by overload target check {file}")
+    token = credentials_of(described.target, [tenant]).get(tenant)
+    context = Context(described.target.url, described.document, described.folder)
+    found = broken(made(driver_class(name, described.folder), context), token, tenant, dependency)
+    if as_json:
+        echo_json({"driver": name, "broken": [{"method": one.method, "rule": one.rule} for one in found]})
+    else:
+        for one in found:
+            click.echo(clean(f"{one.method}: {one.rule}"))
+        click.echo(f"{name}: {len(found)} rules are broken" if found else f"{name}: keeps every rule")
+    return 1 if found else 0
 
 
 @command.command()

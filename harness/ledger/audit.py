@@ -162,11 +162,13 @@ def _rows(trial: Trial, profile: Profile) -> Iterator[Contradiction]:
 
 
 def _against_service(trial: Trial, decisions: Decisions) -> Iterator[Contradiction]:
-    """Their attempts are ours; ours that they did not see, or did not settle, failed or were given up."""
+    """Their attempts are ours; ours that they did not see, or did not settle, failed or were given up. What a service
+    of a target's own says of calls of agent runs is only known to be about ours: one batch may be many decisions."""
     trial = trial.by_attempt()
     calls = trial.calls
-    sent = ~calls.is_outcome(*NEVER_SENT) & (calls.action.codes < 0)
-    ours = np.where(sent, attempt_key(calls.tenant, calls.seq, calls.attempt), -2)
+    asked = ~calls.is_outcome(*NEVER_SENT)
+    sent = asked & (calls.action.codes < 0)
+    ours = np.where(asked, attempt_key(calls.tenant, calls.seq, calls.attempt), -2)
     order = np.argsort(ours, kind="stable")
     place = np.minimum(np.searchsorted(ours[order], decisions.key), max(0, len(order) - 1))
     known = ours[order][place] == decisions.key if len(order) else np.zeros(len(decisions.key), bool)
@@ -182,15 +184,15 @@ def _against_service(trial: Trial, decisions: Decisions) -> Iterator[Contradicti
     settled = np.bincount(rows[terminal], minlength=len(calls))
     queued = np.bincount(rows[known & decisions.is_outcome(QUEUED)], minlength=len(calls))
     yield from broken(trial, "ours were seen", "have an answer, and the service saw nothing", sent & ~seen & ~lenient)
-    yield from broken(trial, "one decision a call", "were settled more than once by the service", settled > 1)
-    yield from broken(trial, "one decision a call", "were queued more than once by the service", queued > 1)
-    unsettled = seen & (settled == 0) & ~lenient
+    yield from broken(trial, "one decision a call", "were settled more than once by the service", sent & (settled > 1))
+    yield from broken(trial, "one decision a call", "were queued more than once by the service", sent & (queued > 1))
+    unsettled = sent & seen & (settled == 0) & ~lenient
     yield from broken(trial, "one decision a call", "have an answer that the service never decided", unsettled)
     for theirs, may_be in AGREES.items():
         mask = np.zeros(len(calls), dtype=np.bool_)
         mask[rows[terminal & decisions.is_outcome(theirs)]] = True
         sentence = f"were {theirs} at the service and something else here"
-        yield from broken(trial, "outcomes agree", sentence, mask & ~lenient & ~calls.is_outcome(*may_be))
+        yield from broken(trial, "outcomes agree", sentence, mask & sent & ~lenient & ~calls.is_outcome(*may_be))
 
 
 def _attempt_id(key: int) -> str:
