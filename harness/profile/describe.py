@@ -270,7 +270,7 @@ def _retries_text(tenant: Tenant) -> str:
         waits = "waits as long as Retry-After says, tries that once, and plans nothing else"
         return f"to it a refusal is a result: it {waits}" if tenant.on_refusal == "result" else ""
     within = (
-        f"retries at most {float(rule.budget):.3g} of the calls of the last {show_duration(rule.window)}"
+        f"retries at most {float(rule.budget) * 100:.3g} % of the calls of the last {show_duration(rule.window)}"
         if rule.budget is not None
         else "with no budget for retries"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,7 @@ def test_notes_say_what_could_not_be_seen(tmp_path: Path) -> None:
     with (tmp_path / "calls.jsonl").open("ab") as file:
         file.write(b'{"call": "0.2", "cut')
     console, stream = plain_console()
-    show(type(trial)(trial.folder, trial.manifest, trial.tenants, trial.calls, 1), [], console)
+    show(replace(trial, cut_lines=1), [], console)
     snapshot("notes.txt", read(stream).partition("Not observable")[2])
 
 
