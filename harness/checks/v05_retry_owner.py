@@ -9,6 +9,8 @@ Attempts are counted by what arrived at the dependencies, whatever their headers
 and all attempts of a step name one owner and one layer, each retry was decided and its token spent before, its delay is
 jittered, and no retry goes into an open circuit, past a bulkhead's limit, or beyond the attempts of its run.
 
+Plain calls of a described target are judged by v05_plain_calls.py.
+
 Layers that each retry three times make 3 x 3 x 3 = 27 attempts of one step: Site Reliability Engineering (2016),
 chapter 21, "Handling Overload". What a controller says of its own retries is never taken for what arrived.
 """
@@ -46,6 +48,7 @@ from harness.checks.v05_histories import (
     open_windows,
     retryable,
 )
+from harness.checks.v05_plain_calls import judge_plain
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.outcomes import CANCELLED
 from harness.ledger.reader import Trial
@@ -79,6 +82,8 @@ def judge(trial: Trial, params: Params) -> Verdict:
             NAME, "there are no arrivals, and attempts are counted where they arrive",
             "let the layer under test call the stub's dependencies (`overload stub --dependencies-only`)",
         )  # fmt: skip
+    if not frame.bundled and not frame.calls:
+        return judge_plain(trial, NAME, params.steps)
     found = histories_of(frame)
     rules = [
         *_too_many(frame, found), *_owners(found), *_not_retried(frame, found, params), *_wrongly_retried(found),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+CALL_STEP = "call"
+"""Overload-Step of a plain call; its Overload-Run is the call's id (docs/controller.md)."""
+
 
 class Call:
     """What a caller wanted done, once. Instants are ns since the trial began; -1 where they did not happen.

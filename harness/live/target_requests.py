@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import orjson
 
-from harness.ledger.call import Call
+from harness.ledger.call import CALL_STEP, Call
 from harness.live.requests import METHODS, WITH_BODY, Target, Unsendable, decimal_ms, encode_path
 from harness.profile.model import Claims
 from harness.target.model import Request, TargetFile
@@ -27,8 +27,8 @@ class TargetRequests:
     """The requests of one tenant. token: None sends no credential. queue_deadline_ns: told to the service, if given."""
 
     __slots__ = (
-        "_base", "_call", "_claims", "_constant", "_draws", "_file", "_forms", "_id", "_paths", "_recorded", "_tenant",
-        "_tools",
+        "_base", "_call", "_claims", "_constant", "_downstream", "_draws", "_file", "_forms", "_id", "_paths",
+        "_recorded", "_tenant", "_tools",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +48,7 @@ class TargetRequests:
         self._file = file
         self._draws = draws
         self._claims = claims
+        self._downstream = file.evidence.dependencies is not None
         constant = [("Host", target.host), ("User-Agent", "overload"), ("Accept", "*/*")]
         if token is not None:
             constant.append((file.credentials.header, file.credentials.form.replace("{token}", token)))
@@ -98,6 +99,13 @@ class TargetRequests:
             f"Overload-Call: {own}{seq}\r\nOverload-Attempt: {own}{seq}.{call.attempt}\r\n"
             f"Overload-Round: {call.round}\r\n"
         )
+        if self._downstream and call.action is None:
+            # For whoever calls a dependency on behalf of this call and passes these on (docs/controller.md).
+            lines += (
+                f"Overload-Run: {own}{seq}\r\nOverload-Step: {CALL_STEP}\r\n"
+                f"Overload-Attempt-Number: {call.attempt}\r\nOverload-Owner: caller\r\nOverload-Layer: caller\r\n"
+                f"Overload-Tenant: {quote(self._tenant, safe='')}\r\n"
+            )
         if self._claims is not None:
             lines += f"{self._claims.header}: {quote(claimed_by(call, self._claims), safe='')}\r\n"
         return lines.encode()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from stub_service.capacity.forecast import Hints
 
@@ -101,6 +101,8 @@ class DependencyCall:
     timeout_ns: int
     probe: bool = False
     idempotency_key: str | None = None
+    via: ClassVar[None] = None
+    """Nobody is between the controller and its dependencies."""
 
 
 @dataclass(frozen=True, slots=True)

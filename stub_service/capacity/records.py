@@ -110,7 +110,7 @@ class Arrival:
     when it arrived; started_ns: when a worker took it. layer: who sent this attempt (`controller`, or the name of a
     layer that should not retry). attempt: as its headers say. status: as answered; 0 if no answer was given (the caller
     left, or a hang). date: the answer's own Date, where it carried a Retry-After. tokens, bytes: what the call used, as
-    its answer says."""
+    its answer says. via: as a proxy on the way put it into the header of that name."""
 
     t_ns: int
     started_ns: int
@@ -136,6 +136,7 @@ class Arrival:
     date: str | None = None
     tokens: int | None = None
     bytes: int | None = None
+    via: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

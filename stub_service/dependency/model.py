@@ -288,7 +288,7 @@ class Dependencies:
                 visit.idempotency_key, visit.deadline_ns, visit.probe or None,
                 True if visit.operation == READBACK else None,
                 refusal.retry_after if refusal else None, fault, refusal.date if refusal else None,
-                used.tokens if used else None, used.bytes if used else None,
+                used.tokens if used else None, used.bytes if used else None, visit.via,
             )
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ _INSTANT = re.compile(r"-?\d{1,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What a call tells of itself; None: it does not say."""
+    """What a call tells of itself; None: it does not say. via: of proxies on its way (RFC 9110, section 7.6.3)."""
 
     dependency: str
     operation: str
@@ -36,6 +36,7 @@ class Visit:
     deadline_ns: int | None = None
     probe: bool = False
     idempotency_key: str | None = None
+    via: str | None = None
 
 
 def headers_of(call: DependencyCall) -> dict[str, str]:
@@ -75,10 +76,12 @@ def read_visit(dependency: str, operation: str, headers: Mapping[str, str]) -> V
         if value is not None and not form.fullmatch(value):
             return f"{name} must be a whole number, such as 1"
         numbers[name] = None if value is None else int(value)
+    via = headers.get("Via")
     run, step, owner, layer, tenant, traffic_class, tool, key = texts.values()
     return Visit(
         dependency, operation, run, step, numbers["Overload-Attempt-Number"], owner, layer, numbers["Overload-Round"],
         tenant, traffic_class, tool, numbers["Overload-Deadline-Ns"], headers.get("Overload-Probe") == "1", key,
+        via if via is not None and _TEXT.fullmatch(via) else None,
     )  # fmt: skip
 
 
