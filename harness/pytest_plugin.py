@@ -28,7 +28,7 @@ TARGET, ALLOW, REPORTS = "--overload-target", "--overload-allow-inconclusive", "
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("overload", "overload: verification of a capacity layer")
-    group.addoption(TARGET, default="stub", metavar="stub|URL", help="What is verified; default: a stub of its own.")
+    group.addoption(TARGET, default="stub", metavar="stub|URL|FILE", help="What is verified; default: a stub.")
     group.addoption(ALLOW, action="store_true", help="INCONCLUSIVE skips a test instead of failing it.")
     group.addoption(REPORTS, metavar="DIR", help="Where the trials' folders are made; default: a temporary folder.")
 
@@ -44,15 +44,16 @@ def overload_case(
 
     def drive(name: str) -> Outcome:
         from harness import verify
-        from harness.cli.verify import check_target
+        from harness.cli.verify import target_of
         from harness.errors import BadInput
 
         config = request.config
         target, folder = str(config.getoption(TARGET)), config.getoption(REPORTS)
         try:
-            check_target(target)
-            options = verify.Options(Path(folder) if folder else tmp_path, target)
+            options = verify.Options(Path(folder) if folder else tmp_path, target_of(target))
             (case,) = verify.chosen(name)
+            if (withheld := verify.withheld(case, options)) is not None:
+                tell([withheld], options.reports, bool(config.getoption(ALLOW)))
             with beside_others(tmp_path_factory.getbasetemp().parent / "overload.lock", case.alone):
                 (outcome,) = verify.run([case], options)
         except BadInput as error:

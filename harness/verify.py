@@ -20,12 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from harness import checks, trial
+from harness.checks.judge import withheld as tell_withheld
+from harness.checks.on_time import CEILING
+from harness.checks.tiers import given_by, judgeable
 from harness.checks.verdict import Verdict, Word, worst
 from harness.errors import BadInput
 from harness.machine import usable_cores
 from harness.profile.loader import Loaded, load
 from harness.report.verification import Row, Verification, of_trials
 from harness.simulate.record import has_runs
+from harness.target.file import Described
+from harness.target.session import evidence_of, refuse
 from harness.target.url import RemoteStub, probe
 from stub_service.defects.registry import CAPACITY, DEFECTS
 
@@ -66,7 +71,9 @@ CASES = (
     _case("shuffle", "fairness.shuffle_isolation", "three floods beside 300 light tenants", alone=True),
     _case("recovers", "fairness.recovers", "re-plans must not outlive the burst that began them"),
     _case("shadow", "fairness.shadow_agrees", "a policy in shadow foretells what it would refuse"),
-    _case("budget_per_tenant", "agent.budget_per_tenant", "two hundred runs of one tenant, each with a budget, at once"),
+    _case(
+        "budget_per_tenant", "agent.budget_per_tenant", "two hundred runs of one tenant, each with a budget, at once"
+    ),
     _case("rounds", "agent.rounds_capped", "agents answer refusals with calls to other tools"),
     _case("retry_budget", "agent.retry_budget", "a client retries against a service that refuses half"),
     _case("adaptive_throttle", "agent.adaptive_throttle", "a client sends less while its service is in trouble"),
@@ -75,7 +82,9 @@ CASES = (
     _case("cancelled", "capacity.cancelled", "runs are cancelled with steps in flight"),
     _case("adaptive", "capacity.adaptive_bounded", "a limit that adapts stays within its bounds"),
     _case("decisions", "trial.decisions_complete", "every kind of decision is written down once"),
-    _case("cost_bucket_per_tenant", "cost.bucket_per_tenant", "one tenant spends what its bucket holds, and no other's"),
+    _case(
+        "cost_bucket_per_tenant", "cost.bucket_per_tenant", "one tenant spends what its bucket holds, and no other's"
+    ),
     _case("cost_reconciled", "cost.reconciled", "runs cost other than forecast, crash, and are cancelled"),
     _case("cost_unwound", "cost.unwound", "a thousand requests are refused halfway in"),
     _case("cost_size_class", "cost.size_class", "people chat while deep research takes every session it can"),
@@ -87,10 +96,11 @@ PRESETS = {"all": tuple(case.name for case in CASES), "first": ("v02", "v05")}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """target: `stub`, `simulator`, or the loopback URL of a stub that runs already. defect: laid over what it fits."""
+    """target: `stub`, `simulator`, the loopback URL of a stub that runs already, or a service that a target file
+    describes. defect: laid over what it fits."""
 
     reports: Path
-    target: str = trial.STUB
+    target: trial.Target = trial.STUB
     defect: str | None = None
     time_scale: float = 1.0
 
@@ -167,11 +177,12 @@ def run(
     Ctrl-C, or `stop` set: trials under way drain, are written and judged INVALID, and no further one begins.
     """
     stop = stop or threading.Event()
-    cases = with_defect(cases, options.defect)
-    loads = {case.name: _load(case, options) for case in cases}
-    if options.target not in (trial.STUB, trial.SIMULATOR):
+    cases = [case for case in with_defect(cases, options.defect) if withheld(case, options) is None]
+    loads = {case.name: load_case(case, options) for case in cases}
+    url = _url(options)
+    if url is not None:
         for case in cases:
-            _fits(case, loads[case.name], options.target)
+            _fits(case, loads[case.name], url)
     runner = _Runner(options, loads, tell, stop)
     done = {outcome.case.name: outcome for group in _groups(cases, options) for outcome in runner.side_by_side(group)}
     late = [outcome for outcome in done.values() if options.live and _only_late(outcome)]
@@ -190,7 +201,32 @@ def _groups(cases: Sequence[Case], options: Options) -> Iterator[list[Case]]:
     yield from ([case] for case in cases if case not in together)
 
 
-def _load(case: Case, options: Options) -> Loaded:
+def _url(options: Options) -> str | None:
+    """That of a stub that runs already."""
+    target = options.target
+    return target if isinstance(target, str) and target not in (trial.STUB, trial.SIMULATOR) else None
+
+
+def withheld(case: Case, options: Options) -> Verdict | None:
+    """Why a situation is not driven against a described target: it lets too little be seen, or a guard rail forbids to
+    send what the situation sends. INCONCLUSIVE, with what to add; None: it may be driven."""
+    described = options.target
+    if not isinstance(described, Described):
+        return None
+    missing = judgeable(case.check, given_by(evidence_of(described)))
+    if missing.missing:
+        return tell_withheld(missing)
+    try:
+        refuse(described, load_case(case, options).profile, options.time_scale)
+    except BadInput as error:
+        said = "; ".join(str(error).splitlines())
+        sentence = f"Nothing was sent, for a guard rail forbids it: {said}."
+        add = "what that says, or judge it by a profile that fits the target: overload run PROFILE --target FILE"
+        return Verdict(case.check, Word.INCONCLUSIVE, None, None, "", 0, sentence, add=add)
+    return None
+
+
+def load_case(case: Case, options: Options) -> Loaded:
     if not case.path.exists():
         raise BadInput(f"{case.path}: no such file; overload verify needs the profiles of its source tree")
     return load(case.path, time_scale=options.time_scale, checks=checks.PARAMETERS)
@@ -199,7 +235,7 @@ def _load(case: Case, options: Options) -> Loaded:
 def _fits(case: Case, loaded: Loaded, url: str) -> None:
     """Raises BadInput unless the stub at the URL serves what the situation needs."""
     if probe(url) != "overload-stub":
-        raise BadInput(f"{url} is no overload stub; other targets cannot be verified yet")
+        raise BadInput(f"{url} is no overload stub; describe it in a file: overload target init")
     health = RemoteStub(url).health()
     profile = loaded.profile
     if has_runs(profile):
@@ -215,8 +251,10 @@ def _fits(case: Case, loaded: Loaded, url: str) -> None:
 
 
 def _only_late(outcome: Outcome) -> bool:
-    invalid = [verdict.check for verdict in outcome.judged.verdicts if verdict.word is Word.INVALID]
-    return invalid == [ON_TIME]
+    """The ceiling of a target is no lateness, and would be as high once more."""
+    invalid = [verdict for verdict in outcome.judged.verdicts if verdict.word is Word.INVALID]
+    late = [finding.quantity for verdict in invalid for finding in verdict.findings if finding.word is Word.INVALID]
+    return [verdict.check for verdict in invalid] == [ON_TIME] and CEILING not in late
 
 
 class _Runner:
@@ -253,12 +291,15 @@ class _Runner:
         loaded, options = self._loads[case.name], self._options
         begun = time.monotonic()
         defect = laid_over(has_runs(loaded.profile), options.defect)
-        if options.target not in (trial.STUB, trial.SIMULATOR) and loaded.profile.capacity is not None:
-            RemoteStub(options.target).set_faults(trial.faults_of(loaded.profile))
+        url = _url(options)
+        if url is not None and loaded.profile.capacity is not None:
+            RemoteStub(url).set_faults(trial.faults_of(loaded.profile))
         folder = trial.new_folder(options.reports, loaded.profile.name)
         judged = trial.run(loaded, folder, options.target, defect, self._interrupting())
         outcome = Outcome(case, judged, tries, time.monotonic() - begun, defect)
         self._tell(case, DONE, outcome)
+        if isinstance(options.target, Described) and judged.interrupted:
+            self._stop.set()  # the target suffered: it is left alone
         return outcome
 
     def _interrupting(self) -> Callable[[dict[str, Any]], None]:
@@ -290,13 +331,13 @@ def trusted(check: str, verdicts: Iterable[Verdict]) -> Verdict:
 def verification(cases: Sequence[Case], outcomes: Sequence[Outcome], options: Options) -> Verification:
     """What is shown, and what counts: a row a situation, and a row for each check of the trials themselves."""
     done = {outcome.case.name: outcome for outcome in outcomes}
-    rows = [_row(case, done.get(case.name)) for case in cases]
+    rows = [_row(case, done.get(case.name), options) for case in cases]
     everything = [(outcome.case.name, verdict) for outcome in outcomes for verdict in outcome.judged.verdicts]
     beside = of_trials([(name, verdict) for name, verdict in everything if _shared(verdict, done[name].case)])
     word = worst([*(verdict.word for _, verdict in everything), *(row.verdict.word for row in rows)])
     known = DEFECTS[options.defect] if options.defect else None
     return Verification(
-        target={trial.STUB: "the bundled stub", trial.SIMULATOR: "the simulator"}.get(options.target, options.target),
+        target=_named_target(options.target),
         rows=tuple(rows),
         beside=beside,
         word=word,
@@ -307,14 +348,21 @@ def verification(cases: Sequence[Case], outcomes: Sequence[Outcome], options: Op
     )
 
 
+def _named_target(target: trial.Target) -> str:
+    if isinstance(target, Described):
+        return f"{target.target.name} ({target.target.url})"
+    return {trial.STUB: "the bundled stub", trial.SIMULATOR: "the simulator"}.get(target, target)
+
+
 def _shared(verdict: Verdict, case: Case) -> bool:
     """Of the trial itself, and so of every situation."""
     return verdict.check != case.check or verdict.check.startswith("trial.")
 
 
-def _row(case: Case, outcome: Outcome | None) -> Row:
+def _row(case: Case, outcome: Outcome | None, options: Options) -> Row:
     if outcome is None:
-        verdict = Verdict(case.check, Word.INVALID, None, None, "", 0, "Not driven: stopped before.")
+        stopped = Verdict(case.check, Word.INVALID, None, None, "", 0, "Not driven: stopped before.")
+        verdict = withheld(case, options) or stopped
         return Row(case.name, case.title, verdict, None, None, 0, 0.0)
     judged = outcome.judged
     return Row(

@@ -59,7 +59,7 @@ def judge_one(trial: Trial, name: str, params: dict[str, Any]) -> Verdict:
         check = CHECKS[name]
         given = tiers_of(trial.manifest)
         if given is not None and (missing := judgeable(name, given)).missing:
-            return _withheld(missing)
+            return withheld(missing)
         return check.judge(trial, scaled(check.params.model_validate(params), time_scale(trial)))
     except ValidationError as error:
         first = error.errors()[0]
@@ -73,7 +73,7 @@ def judge_one(trial: Trial, name: str, params: dict[str, Any]) -> Verdict:
         return _broken(name, f"the check itself broke ({type(error).__name__}: {error}); please report it")
 
 
-def _withheld(found: Judgeable) -> Verdict:
+def withheld(found: Judgeable) -> Verdict:
     """The target does not let this be seen: said before the trial, and now again."""
     lacks = " and ".join(tier.value for tier in found.missing)
     sentence = f"Cannot be judged: the target file gives no {lacks}."

@@ -11,7 +11,7 @@ check is INCONCLUSIVE and says what to add: it is told before the trial (`overlo
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -100,5 +100,9 @@ def tiers_of(manifest: dict[str, Any]) -> frozenset[Tier] | None:
     """What a trial's target gave; None for the stub and the simulator, which give everything."""
     if (manifest.get("target") or {}).get("kind") != "file":
         return None
-    evidence = manifest.get("evidence") or {}
+    return given_by(manifest.get("evidence") or {})
+
+
+def given_by(evidence: Mapping[str, Any]) -> frozenset[Tier]:
+    """evidence: as the manifest keeps it."""
     return frozenset(tier for tier in Tier if evidence.get(tier.value)) | {Tier.ANSWERS}

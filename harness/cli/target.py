@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from harness import checks
-from harness.checks.tiers import Judgeable, Tier, judgeable
+from harness.checks.tiers import Judgeable, Tier, given_by, judgeable
 from harness.cli import options
 from harness.cli.output import echo_json
 from harness.cli.targets import dry_run
@@ -22,7 +22,7 @@ from harness.target.file import Described, load_target, target_from_document, va
 from harness.target.model import TargetFile
 from harness.target.probing import Probed, endpoint_of, probe_call
 from harness.target.schema import target_schema
-from harness.target.session import Session
+from harness.target.session import evidence_of
 from harness.target.tokens import credentials_of
 from harness.target.writing import Operation, Wish, read_openapi, target_text
 
@@ -76,9 +76,7 @@ def check(file: Path, profile: Path | None, tenants: tuple[str, ...], no_probe: 
 
 
 def _given(described: Described) -> frozenset[Tier]:
-    with Session(described, []) as session:
-        evidence = session.evidence
-    return frozenset(tier for tier in Tier if evidence.get(tier.value)) | {Tier.ANSWERS}
+    return given_by(evidence_of(described))
 
 
 def _probe(described: Described, tenants: tuple[str, ...]) -> list[Probed]:

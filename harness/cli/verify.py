@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,12 +14,13 @@ import click
 from rich.console import Console
 
 from harness import trial, verify
-from harness.cli import options
+from harness.cli import options, targets
 from harness.cli.output import echo_json
 from harness.errors import BadInput
 from harness.report.junit import junit
 from harness.report.verification import Verification, document
 from harness.report.verification_view import Board, page, show
+from harness.target.file import Described
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -28,8 +29,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--only", metavar="NAMES", help="Only these, separated by commas: v05,v07 or v05.one_retry_owner.")
 @click.option("--preset", type=click.Choice(list(verify.PRESETS)), default="all", show_default=True,
               help="first: v02 and v05, the two to run before autonomous traffic is raised.")  # fmt: skip
-@click.option("--target", default=trial.STUB, show_default=True, metavar="stub|URL",
-              help="The bundled stub, or a stub that runs already on this machine.")  # fmt: skip
+@click.option("--target", default=trial.STUB, show_default=True, metavar="stub|URL|FILE",
+              help="The bundled stub, a stub that runs already on this machine, or a target file.")  # fmt: skip
 @click.option("--simulate", is_flag=True, help="In virtual time instead of over HTTP: seconds, no load, no HTTP.")
 @options.defect_option
 @options.time_scale_option
@@ -65,23 +66,25 @@ def command(
       overload verify --only v05,v07 --junit out.xml
       overload verify --simulate                       in virtual time
       overload verify --defect three_layer_retry       what it looks like when a rule is broken
+      overload verify --target staging.yaml            a service of your own (docs/targets.md)
     """
     if simulate and target != trial.STUB:
         raise BadInput("--simulate runs in virtual time, so it takes no --target; leave one of them out")
     if only is not None and preset != "all":
         raise BadInput("--only and --preset both choose; give one of them")
-    check_target(target)
+    where = target_of(target, time_scale)
     for path in (junit_file, html_file):
         _must_be_writable(path)
     cases = verify.chosen(only, preset)
-    chosen = verify.Options(reports, trial.SIMULATOR if simulate else target, defect, time_scale)
+    chosen = verify.Options(reports, trial.SIMULATOR if simulate else where, defect, time_scale)
+    _announce(cases, chosen)
     stop = threading.Event()
     with (
         Board([(case.name, case.title) for case in cases], Console(file=sys.stderr)) as board,
         _stopped_by_ctrl_c(stop),
     ):
         outcomes = verify.run(cases, chosen, _told_to(board), stop)
-    if not outcomes:
+    if not outcomes and stop.is_set():
         raise click.exceptions.Abort
     found = verify.verification(cases, outcomes, chosen)
     written = _write(found, junit_file, html_file, skip_inconclusive)
@@ -111,14 +114,24 @@ def _stopped_by_ctrl_c(stop: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def check_target(target: str) -> None:
-    """Raises BadInput for what cannot be verified yet."""
-    if target == trial.STUB or target.startswith(("http://", "https://")):
+def target_of(text: str, time_scale: float = 1.0) -> trial.Target:
+    """Raises BadInput for what cannot be verified."""
+    target = targets.target_of(text)
+    if isinstance(target, Described) and time_scale != 1:
+        raise BadInput(
+            f"--time-scale {time_scale:g}: the service at {target.target.url} keeps its own times; leave it out"
+        )
+    return target
+
+
+def _announce(cases: Sequence[verify.Case], chosen: verify.Options) -> None:
+    """What will be sent where, a line a situation, on standard error."""
+    if not isinstance(chosen.target, Described):
         return
-    raise BadInput(
-        f"--target {target}: a target described in a file cannot be verified yet; leave --target out for the bundled "
-        "stub, or give the address of a stub on this machine, such as http://127.0.0.1:8080"
-    )
+    for case in cases:
+        if verify.withheld(case, chosen) is None:
+            click.echo(f"{case.name}: ", nl=False, err=True)
+            targets.announce(verify.load_case(case, chosen), chosen.target)
 
 
 def _told_to(board: Board) -> verify.Tell:

@@ -81,6 +81,20 @@ def refuse(
         raise BadInput("\n".join(found))
 
 
+def evidence_of(described: Described) -> dict[str, bool]:
+    """Tiers that it gives, as the manifest keeps them. Raises BadInput if its driver cannot be had."""
+    target = described.target
+    tells = False
+    if target.driver is not None:
+        tells = getattr(driver_class(target.driver, described.folder), "evidence", None) is not None
+    return {
+        "decisions": target.evidence.decisions is not None or tells,
+        "dependencies": target.evidence.dependencies is not None,
+        "typed": bool(target.answers.outcome) or target.answers.typed,
+        "runs": target.runs is not None or target.driver is not None,
+    }
+
+
 class Session:
     """`with` it around a trial. faults: as the stub's API takes them. tokens: of its tenants, to be masked in what is
     collected."""
@@ -126,13 +140,7 @@ class Session:
     @property
     def evidence(self) -> dict[str, bool]:
         """Tiers that it gives, as the manifest keeps them."""
-        target = self._target
-        return {
-            "decisions": self._log is not None,
-            "dependencies": self.dependencies is not None,
-            "typed": bool(target.answers.outcome) or target.answers.typed,
-            "runs": target.runs is not None or target.driver is not None,
-        }
+        return evidence_of(self._described)
 
     @property
     def same_clock(self) -> bool:

@@ -195,7 +195,7 @@ def test_the_board_tells_each_situations_state_within_the_width():
     ("arguments", "message"),
     [
         (["--only", "v5"], "--only v5: there is no such situation; did you mean v05?"),
-        (["--target", "staging.yaml"], "--target staging.yaml: a target described in a file cannot be verified yet"),
+        (["--target", "staging.yaml"], "--target staging.yaml: there is no such file"),
         (["--target", "http://10.0.0.1:80"], "'10.0.0.1' is not a loopback host"),
         (["--simulate", "--target", "http://127.0.0.1:1"], "--simulate runs in virtual time, so it takes no --target"),
         (["--only", "v05", "--preset", "first"], "--only and --preset both choose"),
