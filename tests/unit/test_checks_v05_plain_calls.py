@@ -8,7 +8,7 @@ from harness.checks.judge import judge_one
 from harness.checks.v05_retry_owner import NAME
 from harness.checks.verdict import Word
 from harness.ledger.reader import ARRIVALS, read_trial
-from tests.unit.ledgers import write_rows, written
+from tests.unit.ledgers import manifest_edited, write_rows, written
 
 MS = 1_000_000
 KINDS = (0, 503)
