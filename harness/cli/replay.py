@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from harness.cli import targets
 from harness.cli.reading import DURATION, RATE, SPEED, Parsed, ReadingOptions, opened, reading_options
 from harness.errors import BadInput
 from harness.profile.units import parse_duration
@@ -30,7 +31,7 @@ from harness.recorded.summary import LONG_NS, account_lines, prepared_json, take
 
 if TYPE_CHECKING:
     from harness.profile.loader import Loaded
-    from harness.trial import Judged
+    from harness.trial import Judged, Target
 
 ACCOUNT = "recorded.json"
 """In the trial's folder: what became of every line of the log."""
@@ -140,7 +141,7 @@ class ServiceChoice:
     show_default=True,
     help="Patience ends when the call is started, or when it is done.",
 )
-@click.option("--target", default="stub", show_default=True, metavar="stub|URL", help="What to send the calls to.")
+@targets.target_option
 @click.option("--simulate", is_flag=True, help="In virtual time instead: nothing is sent.")
 @click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
 @click.option(
@@ -184,6 +185,7 @@ def command(
       overload replay access.log --tenant remote_addr --top 20 --squeeze-gaps 5s --speed 10 --simulate
       overload replay access.log --top 4 --squeeze-gaps 5s --speed 60 --runaway 198.18.0.7 --runaway-rate 200/s
       overload replay code.csv chat.csv --map time=TIMESTAMP,cost=GeneratedTokens --cost-per-unit 1ms
+      overload replay access.log --top 4 --target staging.yaml --dry-run
     """
     from harness.cli.interrupting import until_interrupted
 
@@ -207,9 +209,10 @@ def command(
         ]
         if not as_json:
             _show(prepared, [note for _, note in documents], runaway_replans, Console())
+        where = "simulator" if simulate else targets.target_of(target)
+        _announce([_loaded(made, name) for made, _ in documents], where, folder)
         if dry_run:
             return _dry(prepared, [made for made, _ in documents], as_json)
-        where = "simulator" if simulate else target
         if not simulate and prepared.duration_ns > LONG_NS:
             click.echo(f"note: {takes_long(prepared)}", err=True)
         if where == "stub":
@@ -287,7 +290,15 @@ def _loaded(made: dict[str, Any], name: str) -> Loaded:
     return from_document(made, origin=f"the replay of {printable(name, 80)}", checks=checks.PARAMETERS)
 
 
-def _run(loaded: Loaded, prepared_schedule: Path, account: dict[str, Any], target: str, reports: Path) -> Judged:
+def _announce(loads: Sequence[Loaded], where: Target, prepared_schedule: Path) -> None:
+    """Of a described target: the banner, and every rail that forbids the replay, before anything is sent."""
+    from harness.trial import recorded_peaks
+
+    for loaded in loads:
+        targets.announce(loaded, where, recorded_peaks(loaded, prepared_schedule.parent))
+
+
+def _run(loaded: Loaded, prepared_schedule: Path, account: dict[str, Any], target: Target, reports: Path) -> Judged:
     """One trial: its folder gets its own copy of schedule and account first, so that it stays complete by itself."""
     from harness import trial
     from harness.cli.output import live_progress, silent
