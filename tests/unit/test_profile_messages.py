@@ -59,8 +59,8 @@ p.yaml:9:17: service.service_time: '200': expected a duration with its unit, suc
 p.yaml:10:43: service.admission.queue: '0': policy shared_fifo needs a queue of at least 1 (a queue of 0 has nothing \
 to order)
 p.yaml:12:13: tenants.A.rate: '8': expected a rate with its unit, such as 8/s, 0.5/s or 20/m
-p.yaml:13:18: tenants.B.rates: unknown key; did you mean 'rate'? (keys here: rate, pace, phase, recorded, runs, \
-replans, budget, patience, traffic_class)
+p.yaml:13:18: tenants.B.rates: unknown key; did you mean 'rate'? (keys here: count, rate, pace, phase, recorded, \
+runs, replans, on_refusal, budget, loop, throttle, retries, patience, claims and 1 more)
 p.yaml:14:3: tenants.B: 'B': the key stands twice (first in line 13); remove one of the two
 p.yaml:15:3: tenants: '1': a key must be text; write "1" in quotes
 p.yaml:16:6: tenants.C: a tenant needs one of a rate, recorded arrivals or runs, and not more than one
