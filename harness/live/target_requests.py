@@ -176,12 +176,12 @@ class _Form:
     def bytes_of(self, call: Call, more: dict[str, Any]) -> bytes:
         whole = self._whole
         if whole is None:
-            whole = self._parts(self._template.fill(self._of.values(call, self._drawn) | more))
+            whole = self._parts(self._filled(call, more))
         return b"%b%b%b" % (whole[0], self._of.last_lines(call), whole[1])
 
     def as_recorded(self, call: Call, method: str, path: str) -> bytes:
         """The headers and the body of this template, with another method and path."""
-        filled = self._template.fill({} if self._whole is not None else self._of.values(call, self._drawn))
+        filled = self._filled(call, {})
         body = call.body if call.body is not None else filled.body
         headers = filled.headers
         if method not in WITH_BODY:
@@ -189,6 +189,13 @@ class _Form:
             headers = tuple(one for one in headers if self._own_type or one[0] != "Content-Type")
         head, body = self._assembled(method, path, headers, body)
         return b"%b%b%b" % (head, self._of.last_lines(call), body)
+
+    def _filled(self, call: Call, more: dict[str, Any]) -> Filled:
+        values = {} if self._whole is not None else self._of.values(call, self._drawn) | more
+        try:
+            return self._template.fill(values)
+        except (TypeError, ValueError):  # half a character, from a recording
+            raise Unsendable("unsendable_value") from None
 
     def _parts(self, filled: Filled) -> tuple[bytes, bytes]:
         """What comes before the lines of the call, and what comes after them."""

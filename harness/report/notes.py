@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.checks.tiers import ADD, Tier, tiers_of
 from harness.checks.verdict import EXIT_CODES, Verdict, Word, worst
 from harness.ledger.outcomes import SERVED
 from harness.ledger.reader import Trial
@@ -46,7 +47,8 @@ def named_in(trial: Trial, verdicts: Sequence[Verdict]) -> set[str]:
 def title_of(manifest: dict[str, Any]) -> str:
     """Profile, variant, defect, driver, target, seed and time scale in one line."""
     target = manifest.get("target") or {}
-    against = {"stub": "the bundled stub", "simulator": ""}.get(str(target.get("kind")), str(target.get("url")))
+    named = f"{target['name']} ({target.get('url')})" if target.get("name") else str(target.get("url"))
+    against = {"stub": "the bundled stub", "simulator": ""}.get(str(target.get("kind")), named)
     scale = manifest.get("time_scale")
     parts = [
         str(manifest["profile"].get("name", "?")),
@@ -74,7 +76,8 @@ def not_observable(trial: Trial, frame: Frame) -> list[str]:
     if not (manifest.get("evidence") or {}).get("decisions"):
         notes.append("The service's own decisions could not be read: what it saw is taken from its answers.")
     if manifest.get("clock_domain") == "separate":
-        notes.append("The service has a clock of its own: its instants are not compared with the callers'.")
+        notes.append(_clock_of(manifest))
+    notes += _of_target(manifest)
     if not frame.until_start and bool(np.any(frame.patience_ns >= 0)):
         notes.append("Patience bounded whole calls: how long an abandoned call had queued is not known.")
     if frame.ended_ns is None:
@@ -85,4 +88,42 @@ def not_observable(trial: Trial, frame: Frame) -> list[str]:
         notes.append(f"{count(trial.cut_lines)} unfinished last line of the ledger was left out.")
     if not frame.phases:
         notes.append("The profile names no phases: nothing can be compared between calm and burst.")
+    return notes
+
+
+def _clock_of(manifest: dict[str, Any]) -> str:
+    clock = manifest.get("clock") or {}
+    if not clock.get("samples"):
+        return "The service has a clock of its own: its instants are not compared with the callers'."
+    offset_ms, error_ms = (float(clock.get(key) or 0) / 1e6 for key in ("offset_ns", "error_ns"))
+    drifts = (
+        "" if clock.get("consistent", True) else ", and it was set or drifts, so its instants are not to be trusted"
+    )
+    samples = count(int(clock["samples"]))
+    return (
+        f"The service's clock was {offset_ms:,.1f} ms ahead of the callers', as {samples} calls tell; its instants "
+        f"were brought to theirs, and are good to {error_ms:,.1f} ms{drifts}."
+    )
+
+
+def _of_target(manifest: dict[str, Any]) -> list[str]:
+    """What the target file does not let be seen, and what its log said that nobody understood."""
+    given = tiers_of(manifest)
+    if given is None:
+        return []
+    names = [tier for tier in (Tier.TYPED, Tier.DECISIONS, Tier.DEPENDENCIES) if tier not in given]
+    notes = [f"Not to be seen without {tier.value}; add {ADD[tier]}." for tier in names]
+    log = manifest.get("decision_log") or {}
+    if log.get("unreadable") or log.get("words"):
+        words = clean(", ".join(str(word) for word in list(log.get("words") or {})[:5]), 200)
+        unknown = f"; words that are no outcome: {words} (map them in evidence.decisions.outcomes)" if words else ""
+        notes.append(
+            f"{count(int(log.get('unreadable') or 0))} lines of the decision log were not understood{unknown}."
+        )
+    if log and not log.get("rows"):
+        others = count(int(log.get("foreign") or 0))
+        notes.append(
+            f"No line of the decision log is about this trial ({others} are about others): does it hold what came in "
+            "the header Overload-Attempt?"
+        )
     return notes
