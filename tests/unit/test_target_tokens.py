@@ -31,7 +31,7 @@ def test_a_service_elsewhere_that_names_no_credentials_is_sent_none():
 @pytest.mark.parametrize(("credentials", "environment", "said"), [
     ({"tenants": {"A": "TOKEN_A"}}, {}, "A: TOKEN_A"),
     ({"tenants": {"A": "TOKEN_A"}}, {"TOKEN_A": "hush"}, "no variable for the token of B"),
-    ({"env": "T_{TENANT}"}, {"T_A": "hush\r\nX: y", "T_B": "hush"}, "the token of tenant 'A' is empty or has characters"),
+    ({"env": "T_{TENANT}"}, {"T_A": "hush\r\nX: y", "T_B": "hush"}, "the token of tenant 'A' is empty or has"),
     ({"env": "T_{TENANT}"}, {"T_A": "hush", "T_B": " "}, "the token of tenant 'B'"),
     ({}, {"OVERLOAD_TOKENS": "hush"}, "OVERLOAD_TOKENS is not a JSON object"),
 ])  # fmt: skip
@@ -59,7 +59,7 @@ token = st.text(st.characters(codec="ascii", exclude_categories=("Cc",)), min_si
 @given(
     tokens=st.lists(token, min_size=1, max_size=4), text=st.text(max_size=40), limit=st.integers(1, 200), data=st.data()
 )
-def test_no_whole_token_and_no_beginning_of_one_is_left(tokens, text, limit, data):
+def test_no_token_is_left(tokens, text, limit, data):
     told = data.draw(st.sampled_from(tokens))
     at = data.draw(st.integers(0, len(text)))
     said = text[:at] + told + text[at:]
