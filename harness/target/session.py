@@ -168,7 +168,8 @@ class Session:
     def collect(self, folder: Path) -> None:
         """Raises TargetGone."""
         if self.dependencies is not None:
-            self.dependencies.collect(folder)
+            # What stands in for the dependencies decides nothing of the target's.
+            self.dependencies.collect(folder, but="decisions")
             (folder / ARRIVALS).touch()
         if self._log is None or self._log_form is None:
             return

@@ -175,9 +175,11 @@ class RemoteStub:
         """How far each kind of evidence has come: kind -> bytes. It is flushed by this."""
         return {kind: _cursor_of(self.ask("GET", f"/evidence?cursor=end&kind={kind}")[0]) for kind in self._kinds()}
 
-    def collect(self, folder: Path) -> None:
-        """Appends the evidence since the epoch to the trial's folder, each kind to its own file."""
+    def collect(self, folder: Path, but: str | None = None) -> None:
+        """Appends the evidence since the epoch to the trial's folder, each kind to its own file, `but` that one."""
         for kind in self._kinds():
+            if kind == but:
+                continue
             with (folder / f"{kind}.jsonl").open("ab") as file:
                 while True:
                     headers, lines = self.ask("GET", f"/evidence?kind={kind}&cursor={self._cursors.get(kind, 0)}")

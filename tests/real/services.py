@@ -1,7 +1,7 @@
-"""Starts real services for the examples of docs/examples: installed ones, in the foreground, each in a folder of its own.
+"""Starts the real services of docs/examples: installed ones, in the foreground, each in a folder of its own.
 
-The files of an example are what its page tells people to run, so they are what is tested: only addresses (`127.0.0.1:8080`)
-and folders below /tmp are replaced, by free ports and by a temporary folder. What is started here is stopped by its id.
+The files of an example are what its page tells people to run, so they are what is tested: only addresses and the folder
+below /tmp are replaced, by free ports and by a temporary folder. What is started here is stopped by its id.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from tests.live.driving import loaded, on_time, skip_if_late
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
-_ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")
+_ADDRESS = re.compile(r"(127\.0\.0\.1|localhost):(\d{4,5})\b")
 _START_S = 30.0
 _STOP_S = 5.0
 
@@ -39,7 +39,9 @@ def installed(name: str) -> str:
     """Path of a program; skips the test where there is none."""
     found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/sbin")
     if found is None:
-        pytest.skip(f"{name} is not installed: apt-get install --no-install-recommends nginx haproxy redis-server apache2")
+        pytest.skip(
+            f"{name} is not installed: apt-get install --no-install-recommends nginx haproxy redis-server apache2"
+        )
     return found
 
 
@@ -75,11 +77,11 @@ def example(name: str, folder: Path) -> Example:
     shutil.copytree(EXAMPLES / name, folder)
     files = [path for path in folder.rglob("*") if path.is_file()]
     texts = {path: path.read_text() for path in files}
-    known = sorted({port for text in texts.values() for port in _ADDRESS.findall(text)})
+    known = sorted({port for text in texts.values() for _, port in _ADDRESS.findall(text)})
     ports = dict(zip(known, free_ports(len(known)), strict=True))
     for path, text in texts.items():
-        text = _ADDRESS.sub(lambda match: f"127.0.0.1:{ports[match[1]]}", text)
-        path.write_text(text.replace(f"/tmp/overload-{name}", str(folder)))
+        moved = _ADDRESS.sub(lambda match: f"{match[1]}:{ports[match[2]]}", text)
+        path.write_text(moved.replace(f"/tmp/overload-{name}", str(folder)))
     return Example(folder, ports)
 
 
@@ -127,12 +129,24 @@ def _answers(host: str, port: int) -> bool:
 
 
 def nginx(of: Example, config: str, port: int = 8080):  # type: ignore[no-untyped-def]
-    command = [installed("nginx"), "-e", "stderr", "-p", str(of.folder), "-c", str(of.folder / config), "-g", "daemon off;"]
+    command = [
+        installed("nginx"),
+        "-e",
+        "stderr",
+        "-p",
+        str(of.folder),
+        "-c",
+        str(of.folder / config),
+        "-g",
+        "daemon off;",
+    ]
     return running(command, of.address(port), of.folder)
 
 
 @contextmanager
-def stub(of: Example, port: int = 9000, profile: str = "profile.yaml", dependencies_only: bool = False) -> Iterator[None]:
+def stub(
+    of: Example, port: int = 9000, profile: str = "profile.yaml", dependencies_only: bool = False
+) -> Iterator[None]:
     """`overload stub` at one of the example's ports."""
     made = of.profile(profile).profile
     shared = shared_service(made) if made.service is not None and not dependencies_only else None
@@ -143,11 +157,6 @@ def stub(of: Example, port: int = 9000, profile: str = "profile.yaml", dependenc
         shared, evidence, capacity=capacity, dependencies_only=dependencies_only, port=of.ports[str(port)]
     ):  # fmt: skip
         yield
-
-
-def words(verdicts: Mapping[str, Verdict]) -> dict[str, str]:
-    """check -> word; INCONCLUSIVE, PASS, FAIL as they are."""
-    return {name: verdict.word.value for name, verdict in verdicts.items()}
 
 
 def sound(verdicts: Mapping[str, Verdict]) -> None:
