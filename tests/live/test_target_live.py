@@ -22,6 +22,7 @@ from harness import checks, trial
 from harness.checks.verdict import Word
 from harness.errors import BadInput
 from harness.profile.loader import from_document
+from harness.target.driver_process import Workers
 from harness.target.file import target_from_document
 from tests.certificates import NAME, Authority, server_context
 from tests.conftest import ROOT
@@ -511,6 +512,21 @@ def test_runs_by_way_of_a_python_driver(tmp_path):
     assert all(TOKENS["A"] not in path.read_text(errors="replace") for path in judged.trial.folder.rglob("*.json*"))
 
 
+def test_a_driver_is_held_against_what_it_must_do(tmp_path):
+    (tmp_path / "shop_driver.py").write_text(DRIVER)
+    with serving(Tasks().behave) as server:
+        written(tmp_path, server.url, driver="shop_driver:Shop")
+        done = overload("target", "conformance", str(tmp_path / "target.yaml"))
+    assert done.returncode == 1, done.stderr
+    assert "cancel: must end the run; a batch that was submitted after it was" not in done.stdout
+    assert "evidence: must hold the calls just made" in done.stdout
+    assert "cancel: must not raise where the service answers; it raised" not in done.stdout
+    assert "submit: must not raise where the service answers; it raised ValueError" in done.stdout
+    assert not any(token in done.stdout + done.stderr for token in TOKENS.values())
+    plain = overload("target", "conformance", str(tmp_path / "nowhere.yaml"))
+    assert plain.returncode == 2
+
+
 @pytest.mark.parametrize(("name", "said"), [
     ("nowhere:Shop", "there is no module 'nowhere'"),
     ("shop_driver_x:Shopp", "has no Shopp"),
@@ -587,3 +603,43 @@ def test_what_cannot_be_seen_is_not_verified_and_nothing_is_sent(tmp_path):
     assert [one["word"] for one in checked] == ["INCONCLUSIVE", "INCONCLUSIVE"]
     assert all("evidence: {dependencies" in one["add"] for one in checked)
     assert server.accepted == 0
+
+
+# Several workers.
+
+
+def by_workers(profile, target, folder, here=2):
+    loaded = from_document({**PROFILE, **profile}, checks=checks.PARAMETERS)
+    made = trial.new_folder(folder, "trial")
+    return trial.run(loaded, made, target, None, lambda event: None, Workers(here=here))
+
+
+def test_workers_share_the_ceiling_and_sign_each_for_its_own_tenants(tmp_path):
+    behave, most = held_up(0.4)
+    with serving(behave) as server:
+        target = described(server.url, tmp_path, limits={"max_rate": "100/s", "max_in_flight": 3})
+        judged = by_workers({}, target, tmp_path)
+        assert most() <= 3
+        keys = {(seen.headers["overload-call"].split(".")[0], seen.headers["x-api-key"]) for seen in server.seen}
+        assert keys == {("0", f"key {TOKENS['A']}"), ("1", f"key {TOKENS['B']}")}
+        seen = len(server.seen)
+        with pytest.raises(BadInput, match="max_in_flight is 3, and 4 workers are to share it"):
+            by_workers({}, target, tmp_path, here=4)
+    found = outcomes(judged)
+    assert set(found) == {("served", None), ("dropped", "in_flight_ceiling")}
+    assert (sum(found.values()), found["served", None]) == (PLANNED, seen)
+    assert len(server.seen) == seen
+
+
+def test_a_worker_that_sees_the_target_suffer_stops_them_all(tmp_path):
+    async def behave(connection):
+        await connection.answer(answer(503 if connection.request.headers["overload-call"] >= "1." else 200))
+        return True
+
+    abort = {"server_errors_pp": 30, "window": "1s", "least": 10}
+    with serving(behave) as server:
+        judged = by_workers({"duration": "6s"}, described(server.url, tmp_path, abort=abort), tmp_path)
+    reason = judged.trial.manifest["ended"]["reason"]
+    assert re.match(r"aborted: worker worker-\d: 100 % of the last \d+ calls ended in server errors", reason)
+    assert len(server.seen) == len(rows_of(judged.trial.folder)) < 6 * PLANNED / 2
+    assert judged.exit_code == 4
