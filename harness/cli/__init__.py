@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": "demo",
     "run": "run",
     "simulate": "simulate",
+    "lab": "lab",
     "burst": "burst",
     "replay": "replay",
     "learn": "learn",
