@@ -18,6 +18,7 @@ from harness.checks import (  # noqa: F401 - each registers itself
     decisions_complete,
     identity,
     leak_free,
+    limit_held,
     max_min,
     on_time,
     ordinary_unmoved,

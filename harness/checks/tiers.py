@@ -43,6 +43,7 @@ _BOTH = (Tier.RUNS, Tier.DEPENDENCIES, Tier.DECISIONS)
 NEEDS: dict[str, tuple[Tier, ...]] = {
     "fairness.ordinary_unmoved": (),
     "fairness.refusals_structured": (),
+    "fairness.limit_held": (),
     "agent.replan_share": (),
     "agent.budget_at_source": (),
     "trial.conserved": (),

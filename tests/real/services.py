@@ -128,19 +128,9 @@ def _answers(host: str, port: int) -> bool:
     return True
 
 
-def nginx(of: Example, config: str, port: int = 8080):  # type: ignore[no-untyped-def]
-    command = [
-        installed("nginx"),
-        "-e",
-        "stderr",
-        "-p",
-        str(of.folder),
-        "-c",
-        str(of.folder / config),
-        "-g",
-        "daemon off;",
-    ]
-    return running(command, of.address(port), of.folder)
+def nginx(of: Example, config: str, port: int = 8080) -> AbstractContextManager[None]:
+    files = ["-p", str(of.folder), "-c", str(of.folder / config)]
+    return running([installed("nginx"), "-e", "stderr", *files, "-g", "daemon off;"], of.address(port), of.folder)
 
 
 @contextmanager

@@ -1,0 +1,151 @@
+"""fairness.limit_held: one limit for a tenant, against limiters of every kind that services have, right and wrong."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from harness.checks.judge import judge_one
+from harness.checks.limit_held import NAME, Limit, beyond
+from harness.checks.verdict import Word
+from tests.unit.ledgers import written
+
+S = 1_000_000_000
+LIMITS = {"limits": {"D": {"rate": "20/s", "burst": 20}}}
+
+
+class Bucket:
+    def __init__(self, rate=20, burst=20):
+        self.rate, self.burst, self.level, self.at = rate, burst, Fraction(burst), 0
+
+    def allows(self, now_ns):
+        self.level = min(Fraction(self.burst), self.level + Fraction((now_ns - self.at) * self.rate, S))
+        self.at = now_ns
+        if self.level < 1:
+            return False
+        self.level -= 1
+        return True
+
+
+class FixedWindow:
+    def __init__(self, most=20):
+        self.most, self.counts = most, {}
+
+    def allows(self, now_ns):
+        self.counts[now_ns // S] = count = self.counts.get(now_ns // S, 0) + 1
+        return count <= self.most
+
+
+class CountsRefused(FixedWindow):
+    """Over a moving second; a refused call counts as one, too: while it is asked for too much, nothing is served."""
+
+    def __init__(self, most=20):
+        self.most, self.seen = most, []
+
+    def allows(self, now_ns):
+        self.seen = [at for at in self.seen if at > now_ns - S] + [now_ns]
+        return len(self.seen) <= self.most
+
+
+class InTurn:
+    """Replicas behind a balancer, each with a limiter of its own."""
+
+    def __init__(self, *of):
+        self.of, self.next = of, 0
+
+    def allows(self, now_ns):
+        self.next += 1
+        return self.of[self.next % len(self.of)].allows(now_ns)
+
+
+def judged(folder, limiter, params=LIMITS, took_ns=5_000_000, burst_per_s=100):
+    """D asks for 10/s, and in the burst for much more; each decision falls in the middle of its call."""
+    due = [i * S // 10 for i in range(100)]
+    due += [10 * S + i * S // burst_per_s for i in range(10 * burst_per_s)]
+    rows = []
+    for at in due:
+        served = limiter.allows(at + took_ns // 2)
+        outcome = {"outcome": "served", "status": 200} if served else {"outcome": "throttled", "status": 429}
+        rows.append({"due_ns": at, "done_ns": at + took_ns, **outcome})
+    phases = {"phases": {"calm": ["0s", "10s"], "burst": ["10s", "20s"]}}
+    return judge_one(written(folder, {"A": [], "D": rows}, phases), NAME, params)
+
+
+@pytest.mark.parametrize("took_ns", [0, 5_000_000, 400_000_000])
+def test_one_limit_for_all_replicas_is_held(tmp_path, took_ns):
+    shared = Bucket()
+    verdict = judged(tmp_path, InTurn(shared, shared), took_ns=took_ns)
+    assert verdict.word is Word.PASS, verdict.sentence
+    assert verdict.sentence == (
+        "The limit of D was held: D, the trial: 319 served where the limit (rate 20/s, burst 20) allows 319."
+    )
+
+
+def test_a_limit_of_each_replica_is_caught_and_told(tmp_path):
+    verdict = judged(tmp_path, InTurn(Bucket(), Bucket()))
+    assert verdict.word is Word.FAIL
+    assert verdict.sentence.startswith(
+        "D, burst: 438 served where the limit (rate 20/s, burst 20) allows 219, 2.00 times as many; a limit that each"
+    )
+    assert verdict.measured == pytest.approx(438 / 219)
+    assert len(verdict.witnesses) == 20
+
+
+def test_three_replicas_make_three_times(tmp_path):
+    assert judged(tmp_path, InTurn(Bucket(), Bucket(), Bucket())).measured == pytest.approx(3, rel=0.02)
+
+
+def test_a_fixed_window_lets_two_windows_touch(tmp_path):
+    """The twin that looks wrong: never more than n a second by its own clock, and 2 n within an instant."""
+    assert judged(tmp_path, FixedWindow()).word is Word.PASS
+    touching = {"limits": {"D": {"rate": "20/s", "burst": 40}}}
+    assert judged(tmp_path, FixedWindow(), touching).word is Word.PASS
+    assert judged(tmp_path, InTurn(FixedWindow(), FixedWindow()), touching).word is Word.FAIL
+
+
+def test_a_burst_is_not_thinned_out_by_a_long_calm(tmp_path):
+    """Over the whole trial 1.4 times would be within half as much again."""
+    verdict = judged(tmp_path, InTurn(Bucket(), Bucket()), {**LIMITS, "over": 0.5})
+    assert verdict.word is Word.FAIL
+    assert next(one.subject for one in verdict.findings if one.word is Word.FAIL) == "D, burst"
+
+
+def test_too_little_asked_for_shows_nothing(tmp_path):
+    verdict = judged(tmp_path, Bucket(), burst_per_s=22)
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "let D ask for well over 30/s" in verdict.add
+
+
+def test_a_limit_that_counts_refused_calls_starves(tmp_path):
+    assert judged(tmp_path, CountsRefused()).word is Word.PASS
+    starved = judged(tmp_path, CountsRefused(), {**LIMITS, "least": 0.7})
+    assert starved.word is Word.FAIL
+    assert "counts refused calls" in starved.sentence
+    assert judged(tmp_path, Bucket(), {**LIMITS, "least": 0.7}).word is Word.PASS
+
+
+@pytest.mark.parametrize("params", [{}, {"limits": {"X": {"rate": "1/s", "burst": 1}}}])
+def test_without_a_limit_there_is_nothing_to_hold(tmp_path, params):
+    verdict = judged(tmp_path, Bucket(), params)
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "fairness.limit_held: {limits:" in verdict.add
+
+
+def test_limits_scale_with_the_trial(tmp_path):
+    rows = [{"due_ns": i * S // 200, "outcome": "served", "status": 200} for i in range(2000)]
+    verdict = judge_one(written(tmp_path, {"D": rows}, time_scale=0.1), NAME, LIMITS)
+    assert verdict.findings[0].measured == pytest.approx(1, rel=0.02)
+
+
+def test_each_call_is_given_the_best_instant_that_it_can_have_had():
+    limit = Limit(rate="1/s", burst=1)
+    at = lambda *pairs: [np.array(column, dtype=np.int64) * S for column in zip(*pairs, strict=True)]  # noqa: E731
+    assert beyond(*at((0, 0), (0, 0)), limit) == 1
+    assert beyond(*at((0, 0), (0, 1)), limit) == 0
+    # The one that can wait does; taken in order of arrival, one of them would be left over.
+    assert beyond(*at((0, 5), (0, 0), (1, 1)), limit) == 0
+    assert beyond(*at((0, 0), (0, 1), (0, 1)), limit) == 1
+    assert beyond(*at((0, 9), (0, 9), (0, 9)), Limit(rate="0/s", burst=2)) == 1
+    assert beyond(np.array([], dtype=np.int64), np.array([], dtype=np.int64), limit) == 0
