@@ -199,6 +199,11 @@ class LiveTrial:
         for tenant in self.tenants:
             tenant.stop()
 
+    @property
+    def ending(self) -> bool:
+        """No new call is sent any more."""
+        return self._ending
+
     def abort(self, why: str) -> None:
         """The target suffers: as `interrupt`, and `done` says why."""
         if self._ending:

@@ -228,7 +228,7 @@ class Worker:
 
     def _on_interrupt(self, _: str, data: Mapping[str, Any]) -> None:
         trial = self._of_this(data)
-        if trial is not None and trial.reason != "interrupted":
+        if trial is not None and not trial.ending:  # also by its own abort rule: it drains
             trial.interrupt()
 
     def _on_halt(self, _: str, data: Mapping[str, Any]) -> None:
