@@ -94,7 +94,7 @@ def gather(trial: Trial, profile: Profile, calm: Window, burst: Window) -> Gathe
     served = calls.is_outcome(SERVED)[rows]
     wait = calls.queue_wait_ns[rows]
     told = bool(served.any()) and float((wait[served] >= 0).mean()) >= TOLD_SHARE
-    waited, has_wait = _waits(trial, profile, rows, in_calm[rows], told)
+    waited, has_wait = waits_of(trial, profile, rows, in_calm[rows], told)
     has_told = served & (wait >= 0)
     own = np.maximum(calls.service_ns[rows], 0) if _service_time_is_given(trial, profile) else 0
     beyond = np.where(has_told, calls.done_ns[rows] - calls.sent_ns[rows] - wait - own, 0)
@@ -120,7 +120,8 @@ def _service_time_is_given(trial: Trial, profile: Profile) -> bool:
     return bundled(trial) and profile.service is not None and not profile.service.service_time.load_slope
 
 
-def _waits(trial: Trial, profile: Profile, rows: Ints, in_calm: Mask, told: bool) -> tuple[Ints, Mask]:
+def waits_of(trial: Trial, profile: Profile, rows: Ints, in_calm: Mask, told: bool) -> tuple[Ints, Mask]:
+    """(how long each of these rows waited, whether it did), by the rules above. told: by its queue wait."""
     calls = trial.calls
     served, abandoned = calls.is_outcome(SERVED)[rows], calls.is_outcome(ABANDONED)[rows]
     latency, wait = calls.done_ns[rows] - calls.due_ns[rows], calls.queue_wait_ns[rows]

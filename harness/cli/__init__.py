@@ -30,6 +30,8 @@ COMMANDS = {
     "watch": "watch",
     "check": "check",
     "report": "report",
+    "baseline": "baseline",
+    "diff": "diff",
     "profile": "profile",
     "target": "target",
     "stub": "stub",

@@ -11,6 +11,7 @@ import click
 from harness import checks, trial
 from harness.cli import options, targets
 from harness.cli.output import show_judged
+from harness.cli.outputs import Outputs, outputs_options
 from harness.cli.reading import DURATION, RATE, Parsed
 from harness.cli.replay import parse_replans
 from harness.cli.run import run_one
@@ -67,6 +68,7 @@ def named(text: str) -> tuple[str, ...]:
 @options.seed_option
 @options.reports_option
 @targets.dry_run_option
+@outputs_options
 @options.json_option
 def command(
     target: str,
@@ -83,6 +85,7 @@ def command(
     seed: int | None,
     reports: Path,
     dry_run: bool,
+    outputs: Outputs,
     as_json: bool,
 ) -> int:
     """One tenant runs away; are the others unmoved? The exit code is the verdict.
@@ -111,7 +114,7 @@ def command(
     loaded = from_document(document, origin="overload burst", checks=checks.PARAMETERS)
     if dry_run:
         return targets.dry_run([loaded], where)
-    return show_judged([_run(loaded, where, reports)], as_json)
+    return show_judged([_run(loaded, where, reports)], as_json, outputs, "overload burst")
 
 
 def _run(loaded: Loaded, where: trial.Target, reports: Path) -> trial.Judged:

@@ -13,10 +13,12 @@ from rich.console import Console
 
 from harness.checks import agreement
 from harness.checks.verdict import Verdict, exit_code
+from harness.cli.outputs import NONE, Outputs
 from harness.profile.model import Profile
 from harness.report import grid
 from harness.report.json_report import report_json
 from harness.report.progress import TrialProgress
+from harness.report.results import of_trials
 from harness.report.terminal import show
 from harness.report.text import clean
 from harness.trial import Judged
@@ -26,9 +28,13 @@ def echo_json(document: Any) -> None:
     click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
 
 
-def show_judged(judged: Sequence[Judged], as_json: bool) -> int:
-    """Shows finished trials, and returns the exit code of the worst verdict."""
+def show_judged(judged: Sequence[Judged], as_json: bool, outputs: Outputs = NONE, name: str = "overload") -> int:
+    """Shows finished trials, writes what CI reads of them, and returns the exit code of the worst verdict. name: of the
+    command."""
     code = exit_code(verdict.word for one in judged for verdict in one.verdicts)
+    written: list[str] = []
+    if outputs.wanted:
+        written = outputs.write(of_trials(name, [(one.trial, one.verdicts, one.files) for one in judged]), as_json)
     if as_json:
         echo_json({"exit_code": code, "trials": [report_json(one.trial, one.verdicts) for one in judged]})
         return code
@@ -41,6 +47,8 @@ def show_judged(judged: Sequence[Judged], as_json: bool) -> int:
         for path in one.files.values():
             if path.suffix == ".html":
                 console.print(f"report  {path}", soft_wrap=True, highlight=False, markup=False)
+    for line in written:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
     return code
 
 

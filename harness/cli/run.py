@@ -12,6 +12,7 @@ from harness.cli import options, targets
 from harness.cli.distribution import announcing, workers_of, workers_options
 from harness.cli.interrupting import until_interrupted
 from harness.cli.output import live_progress, show_judged
+from harness.cli.outputs import Outputs, outputs_options
 from harness.ledger.reader import read_trial
 from harness.profile.loader import Loaded
 from harness.target.driver_process import ALONE, Workers
@@ -29,6 +30,7 @@ from harness.target.driver_process import ALONE, Workers
 @options.defect_option
 @workers_options
 @click.option("--against-simulation", is_flag=True, help="Hold the trial against its simulation, side by side.")
+@outputs_options
 @options.json_option
 def command(
     profile: Path,
@@ -45,6 +47,7 @@ def command(
     listen: str,
     join_within: float,
     against_simulation: bool,
+    outputs: Outputs,
     as_json: bool,
 ) -> int:
     """Drive PROFILE over real HTTP with Locust, judge it, and write a report. The exit code is the verdict.
@@ -55,6 +58,7 @@ def command(
       overload run profiles/worked_example.yaml --time-scale 0.25 --variant fair_queues --against-simulation
       overload run profiles/steady.yaml --target http://127.0.0.1:8080 --json
       overload run profiles/worked_example_x8.yaml --workers 2
+      overload run profiles/steady.yaml --junit out.xml --markdown summary.md --annotations github
       overload run profiles/steady.yaml --target docs/examples/nginx/target.yaml --dry-run
     """
     driven_by = workers_of(workers, remote_workers, listen, join_within)
@@ -69,7 +73,7 @@ def command(
             err=True,
         )
     trials = (run_one(loaded, where, reports, defect, against_simulation, driven_by) for loaded in loads)
-    return show_judged(until_interrupted(trials), as_json)
+    return show_judged(until_interrupted(trials), as_json, outputs, "overload run")
 
 
 def run_one(

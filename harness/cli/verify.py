@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -16,13 +15,12 @@ from rich.console import Console
 from harness import trial, verify
 from harness.cli import options, targets
 from harness.cli.output import echo_json
+from harness.cli.outputs import FILE, Outputs, must_be_writable, outputs_options
 from harness.errors import BadInput
-from harness.report.junit import junit
+from harness.report.results import of_verification
 from harness.report.verification import Verification, document
 from harness.report.verification_view import Board, page, show
 from harness.target.file import Described
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -35,11 +33,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @options.defect_option
 @options.time_scale_option
 @options.reports_option
-@click.option("--junit", "junit_file", type=_FILE, metavar="FILE", help="Write JUnit XML there, a case a check.")
-@click.option("--skip-inconclusive", is_flag=True, help="In JUnit, INCONCLUSIVE is skipped. The exit code stays 3.")
-@click.option(
-    "--html", "html_file", type=_FILE, metavar="FILE", help="Write the table as a page, linked to the reports."
-)
+@outputs_options
+@click.option("--html", "html_file", type=FILE, metavar="FILE",
+              help="Write the table as a page, linked to the reports.")  # fmt: skip
 @options.json_option
 def command(
     only: str | None,
@@ -49,9 +45,8 @@ def command(
     defect: str | None,
     time_scale: float,
     reports: Path,
-    junit_file: Path | None,
-    skip_inconclusive: bool,
     html_file: Path | None,
+    outputs: Outputs,
     as_json: bool,
 ) -> int:
     """Drive the bundled stub through ten overload situations and more, and judge each. No configuration is needed.
@@ -73,8 +68,7 @@ def command(
     if only is not None and preset != "all":
         raise BadInput("--only and --preset both choose; give one of them")
     where = target_of(target, time_scale)
-    for path in (junit_file, html_file):
-        _must_be_writable(path)
+    must_be_writable(html_file)
     cases = verify.chosen(only, preset)
     chosen = verify.Options(reports, trial.SIMULATOR if simulate else where, defect, time_scale)
     _announce(cases, chosen)
@@ -87,7 +81,7 @@ def command(
     if not outcomes and stop.is_set():
         raise click.exceptions.Abort
     found = verify.verification(cases, outcomes, chosen)
-    written = _write(found, junit_file, html_file, skip_inconclusive)
+    written = [*outputs.write(of_verification(found), as_json), *_write(found, html_file)]
     if as_json:
         echo_json(document(found))
     else:
@@ -145,25 +139,12 @@ def _told_to(board: Board) -> verify.Tell:
     return tell
 
 
-def _must_be_writable(path: Path | None) -> None:
-    """Found out before a minute of trials, not after."""
-    if path is None:
-        return
-    folder = path.parent
-    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise BadInput(f"{path}: cannot be written; give a file in a folder that exists and is writable")
-
-
-def _write(found: Verification, junit_file: Path | None, html_file: Path | None, skip: bool) -> list[str]:
-    """Writes what was asked for; a line for each."""
-    written = []
+def _write(found: Verification, html_file: Path | None) -> list[str]:
+    """Writes the page, if it was asked for; a line for it."""
+    if html_file is None:
+        return []
     try:
-        if junit_file is not None:
-            junit_file.write_bytes(junit(found, skip))
-            written.append(f"junit   {junit_file}")
-        if html_file is not None:
-            html_file.write_bytes(page(found, html_file.resolve().parent).encode("utf-8", "backslashreplace"))
-            written.append(f"page    {html_file}")
+        html_file.write_bytes(page(found, html_file.resolve().parent).encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be written ({error.strerror})") from None
-    return written
+    return [f"page    {html_file}"]

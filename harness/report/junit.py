@@ -1,4 +1,4 @@
-"""JUnit XML of a verification: a case a check, for whatever shows test results.
+"""JUnit XML of what was found: a case a check, for whatever shows test results.
 
     PASS          a case without a child
     FAIL          <failure type="FAIL">
@@ -13,33 +13,27 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from harness.checks.verdict import Verdict, Word
+from harness.report.results import Case, Results
 from harness.report.text import clean, count, quantity
-from harness.report.verification import Verification
 
-NAME = "overload verify"
 _CHILD = {Word.FAIL: "failure", Word.INVALID: "error", Word.INCONCLUSIVE: "failure"}
 
 
-def junit(verification: Verification, skip_inconclusive: bool = False) -> bytes:
+def junit(results: Results, skip_inconclusive: bool = False) -> bytes:
     """The document, UTF-8. skip_inconclusive: INCONCLUSIVE is <skipped>."""
-    seconds = {row.verdict.check: row.seconds for row in verification.rows}
-    folders = {row.verdict.check: str(row.folder) for row in verification.rows if row.folder is not None}
-    cases = [
-        _case(verdict, seconds.get(verdict.check, 0.0), folders.get(verdict.check, ""), skip_inconclusive)
-        for verdict in verification.verdicts()
-    ]
+    cases = [_case(case, skip_inconclusive) for case in results.cases]
     tally = {tag: sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error", "skipped")}
     figures = {
-        "name": NAME,
+        "name": results.name,
         "tests": str(len(cases)),
         "failures": str(tally["failure"]),
         "errors": str(tally["error"]),
         "skipped": str(tally["skipped"]),
-        "time": f"{sum(seconds.values()):.3f}",
+        "time": f"{results.seconds:.3f}",
     }
     suite = ET.Element("testsuite", figures)
     properties = ET.SubElement(suite, "properties")
-    for name, value in (("target", verification.target), ("defect", verification.defect or "")):
+    for name, value in results.properties.items():
         ET.SubElement(properties, "property", {"name": name, "value": clean(value, 400)})
     suite.extend(cases)
     root = ET.Element("testsuites", {key: value for key, value in figures.items() if key != "skipped"})
@@ -49,20 +43,20 @@ def junit(verification: Verification, skip_inconclusive: bool = False) -> bytes:
     return text + b"\n"
 
 
-def _case(verdict: Verdict, seconds: float, folder: str, skip_inconclusive: bool) -> ET.Element:
+def _case(found: Case, skip_inconclusive: bool) -> ET.Element:
+    verdict, told = found.verdict, "\n".join(["", *details(found.verdict, found.folder), ""])
     family, _, rule = verdict.check.partition(".")
-    case = ET.Element(
-        "testcase", {"classname": f"overload.{clean(family, 80)}", "name": clean(rule or family, 80)}
-    )  # fmt: skip
-    case.set("time", f"{seconds:.3f}")
+    of = [clean(part.replace(".", "_"), 80) for part in (found.situation, family) if part]
+    case = ET.Element("testcase", {"classname": ".".join(["overload", *of]), "name": clean(rule or family, 160)})
+    case.set("time", f"{found.seconds:.3f}")
     if verdict.word is not Word.PASS:
         skipped = verdict.word is Word.INCONCLUSIVE and skip_inconclusive
         kind = {} if skipped else {"type": verdict.word.value}
         message = f"{verdict.word.value}: {clean(verdict.sentence, 1_000)}"
         child = ET.SubElement(case, "skipped" if skipped else _CHILD[verdict.word], {**kind, "message": message})
-        child.text = "\n".join(["", *details(verdict, folder), ""])
+        child.text = told
     else:
-        ET.SubElement(case, "system-out").text = "\n".join(["", *details(verdict, folder), ""])
+        ET.SubElement(case, "system-out").text = told
     return case
 
 

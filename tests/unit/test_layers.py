@@ -17,6 +17,7 @@ LEAVES = {
     "harness.ledger.outcomes",
     "harness.ledger.call",
     "harness.profile.units",
+    "stub_service.exposition",
 }
 PURE_STUB = {
     "stub_service.admission",
@@ -61,6 +62,13 @@ ALLOWED = {
     },
     "harness.callers": {"harness.checks", "harness.measure", "harness.profile"},
     "harness.report": {"harness.callers", "harness.checks", "harness.measure", "harness.ledger", "harness.profile"},
+    "harness.baseline": {
+        "harness.checks",
+        "harness.measure",
+        "harness.ledger",
+        "harness.profile",
+        "harness.report",
+    },
     "harness.shadow": {"harness.recorded", "harness.measure", "harness.profile", "harness.report"} | PURE_STUB,
     "harness.trial": {"harness", "stub_service.config", "stub_service.defects"},
     "harness.matrix": {"harness", "stub_service.defects"},
@@ -86,6 +94,7 @@ PURE = (
     "stub_service/dependency",
     "stub_service/defects",
     "stub_service/config.py",
+    "stub_service/exposition.py",
     "stub_service/provider/",
 )
 IMPURE_MODULES = {

@@ -14,6 +14,7 @@ import pytest
 from harness.checks.verdict import Verdict, Word
 from harness.pytest_plugin import beside_others, tell
 from harness.report.junit import junit
+from harness.report.results import of_verification
 from harness.report.verification import Row, Verification, document
 from harness.report.verification_view import Board, page, show
 from tests.unit.report_trials import HOSTILE
@@ -107,7 +108,7 @@ def cases(data: bytes) -> dict[str, ET.Element]:
 
 
 def test_junit_has_a_case_a_check_and_a_child_a_word():
-    data = junit(story())
+    data = junit(of_verification(story()))
     suite = ET.fromstring(data).find("testsuite")
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped", "time")} == {
         "tests": "5", "failures": "2", "errors": "1", "skipped": "0", "time": "17.000",
@@ -127,7 +128,7 @@ def test_junit_has_a_case_a_check_and_a_child_a_word():
 
 
 def test_junit_skips_inconclusive_only_if_asked_for():
-    found = cases(junit(story(), skip_inconclusive=True))
+    found = cases(junit(of_verification(story()), skip_inconclusive=True))
     assert found["overload.v06.expiry"].find("skipped").get("message").startswith("INCONCLUSIVE: ")
     assert found["overload.v05.one_retry_owner"].find("failure") is not None
 
@@ -136,7 +137,7 @@ def test_junit_skips_inconclusive_only_if_asked_for():
 def test_junit_and_page_survive_hostile_text(tmp_path, text):
     bad = Verdict(text, Word.FAIL, 1.0, 0.0, text, 1, text, (text,), text)
     made = Verification(text, (row("v05", bad, folder=Path("x"), report=None),), (), Word.FAIL)
-    (case,) = cases(junit(made)).values()
+    (case,) = cases(junit(of_verification(made))).values()
     assert case.find("failure").get("message").startswith("FAIL: ")
     html = page(made, tmp_path).encode("utf-8", "backslashreplace").decode()
     assert "<img" not in html

@@ -1,0 +1,88 @@
+"""Markdown of what was found, for a pull request or the summary of a CI job.
+
+A table of the checks, the worst first, and a few lines on each that did not PASS. Foreign text (tenant names, reasons,
+sentences of a target) can write no markup, no link, no mention and no HTML: every character that Markdown reads is
+escaped. It is bounded, because a summary that is too long is thrown away whole.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from harness.checks.verdict import Word
+from harness.report.results import Case, Results
+from harness.report.text import clean, count, quantity
+
+MOST_CASES, MOST_TOLD = 200, 30
+_ORDER = (Word.INVALID, Word.FAIL, Word.INCONCLUSIVE, Word.PASS)
+_SIGNS = {Word.PASS: "✅", Word.FAIL: "❌", Word.INCONCLUSIVE: "❔", Word.INVALID: "🚫"}
+_READ = re.compile(r"([\\`*_{}\[\]()#+\-.!|~>:])")
+
+
+def md(text: str, most: int = 400) -> str:
+    """Foreign text as nothing but text: one line. A mention (@team) is broken, so that it calls nobody."""
+    escaped = _READ.sub(r"\\\1", clean(text, most).replace("&", "\x00").replace("<", "\x01"))
+    return escaped.replace("\x00", "&amp;").replace("\x01", "&lt;").replace("@", "&#64;").replace("http", "&#104;ttp")
+
+
+def code(text: str, most: int = 120) -> str:
+    """Foreign text in the type of code."""
+    return f"<code>{html.escape(clean(text, most)).replace('|', '&#124;').replace('@', '&#64;')}</code>"
+
+
+def markdown(results: Results) -> str:
+    ordered = sorted(results.cases, key=lambda case: _ORDER.index(case.verdict.word))
+    tally = [f"{n} {word.value}" for word in _ORDER if (n := sum(case.verdict.word is word for case in results.cases))]
+    lines = [
+        f"### {_SIGNS[results.word]} {results.word.value}: {md(results.name)}",
+        "",
+        md(results.about, 1_000),
+        "",
+        f"{md(results.headline)} {', '.join(tally)}. Exit code {results.exit_code}.",
+        "",
+    ]
+    telling = [case for case in ordered if case.verdict.word is not Word.PASS]
+    held = [case for case in ordered if case.verdict.word is Word.PASS]
+    if telling:
+        lines += [*_table(telling[:MOST_CASES]), "", *_told(telling)]
+    if held:
+        several = "check" if len(held) == 1 else "checks"
+        lines += [
+            f"<details><summary>{len(held)} {several} PASS</summary>",
+            "",
+            *_table(held[:MOST_CASES]),
+            "",
+            "</details>",
+            "",
+        ]
+    lines += [f"{md(note, 1_000)}  " for note in results.notes]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(cases: list[Case]) -> list[str]:
+    lines = ["| | check | measured | bound | evidence |", "|---|---|---:|---:|---:|"]
+    for case in cases:
+        verdict = case.verdict
+        name = f"{case.situation}: {verdict.check}" if case.situation else verdict.check
+        figures = (quantity(value, verdict.unit) for value in (verdict.measured, verdict.bound))
+        cells = [f"{_SIGNS[verdict.word]} {verdict.word.value}", code(name), *(md(figure) for figure in figures)]
+        lines.append(f"| {' | '.join([*cells, count(verdict.samples)])} |")
+    return lines
+
+
+def _told(cases: list[Case]) -> list[str]:
+    lines = []
+    for case in cases[:MOST_TOLD]:
+        verdict = case.verdict
+        name = f"{case.situation}: {verdict.check}" if case.situation else verdict.check
+        lines.append(f"- **{verdict.word.value}** {code(name)}: {md(verdict.sentence, 1_000)}")
+        if verdict.add:
+            lines.append(f"  - to add: {md(verdict.add, 1_000)}")
+        if verdict.witnesses:
+            lines.append(f"  - witnesses: {', '.join(code(witness, 60) for witness in verdict.witnesses)}")
+        if case.folder:
+            lines.append(f"  - ledger: {code(case.folder, 400)}")
+    if len(cases) > MOST_TOLD:
+        lines.append(f"- and {len(cases) - MOST_TOLD} more")
+    return [*lines, ""]
