@@ -29,8 +29,8 @@ def test_the_profiles_service_is_not_what_ran(tmp_path):
     assert judge_one(trial, ON_TIME, {}).bound == 10.0
 
 
-def kept_back(n, reason):
-    rows = steady(1000, 0, 80)
+def kept_back(n, reason, of=1000):
+    rows = steady(of, 0, 80)
     for row in rows[:n]:
         row.update(outcome="dropped", attempt=0, reason=reason, done_ns=row["due_ns"], sent_ns=-1)
         del row["status"]
@@ -45,7 +45,7 @@ def test_what_a_ceiling_kept_back_is_told_as_that(tmp_path):
     other = judge_one(described(tmp_path / "u", kept_back(50, "connection_limit")), ON_TIME, {})
     assert other.word is Word.INVALID
     assert other.sentence.startswith("The harness was late: calls not sent")
-    few = judge_one(described(tmp_path / "v", kept_back(1, "in_flight_ceiling")), ON_TIME, {})
+    few = judge_one(described(tmp_path / "v", kept_back(1, "in_flight_ceiling", 4000)), ON_TIME, {})
     assert few.word is Word.PASS
 
 
