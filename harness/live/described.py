@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class DescribedTarget:
     and by, if it has one."""
 
     file: TargetFile
-    tokens: Mapping[str, str]
+    tokens: Mapping[str, str] = field(repr=False)
     draws: Draws
     answers: TargetAnswers
     max_in_flight: int

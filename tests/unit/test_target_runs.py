@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,9 +13,12 @@ from hypothesis import strategies as st
 from harness.ledger.call import Call
 from harness.ledger.outcomes import FROM_SERVICE, QUEUED
 from harness.live.described import TargetAnswers
+from harness.profile.capacity import RunGroup
 from harness.target.model import Runs, StepAnswers, TargetFile
 from harness.target.runs import BatchTold, batch_of, run_id_of
 from harness.target.tokens import Redactor
+from harness.workload.callers import NEVER
+from harness.workload.runs import RunCaller
 
 OPEN, SUBMIT = {"path": "/r"}, {"path": "/r/{run}"}
 FORM = StepAnswers(outcome="/state", outcomes={"ok": "served", "later": "queued"}, queue_wait="/waited")
@@ -115,3 +120,19 @@ def test_whatever_it_answers_a_call_has_one_outcome(document, action, status):
     outcome = answers(**POLLED).judge_run(call, status, {}, body, ASKED)
     assert outcome in FROM_SERVICE or (outcome == QUEUED and action == "submit")
     assert call.reason is None or (len(call.reason) <= 200 and call.reason.isascii() and call.reason.isprintable())
+
+
+@pytest.mark.parametrize("finishes", [True, False])
+def test_a_service_that_cannot_be_told_is_not_told_and_every_run_ends_all_the_same(finishes):
+    batches = [{"steps": [{"dependency": "crm"}]}]
+    child = {"batches": batches, "envelope": {"attempts": 1}}
+    group = RunGroup.model_validate({"name": "t", "at": "0s", "count": 3, "batches": batches, "children": [child]})
+    caller = RunCaller("A", 0, [group], 10**9, Random(1))
+    caller.finishes = finishes
+    told = Counter()
+    while caller.next_ns != NEVER:
+        call = caller.take()
+        told[call.action] += 1
+        call.outcome, call.done_ns, call.answer = "served", call.due_ns + 5, {"run": f"r{call.seq}"}
+        caller.on_outcome(call)
+    assert told == {"open": 6, "submit": 6} | ({"finish": 6} if finishes else {})
