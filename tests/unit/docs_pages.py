@@ -1,4 +1,4 @@
-"""What the pages, the help texts and the profiles say: links, file names, and command lines, as their readers meet them."""
+"""What pages, help texts and profiles say: links, file names, and command lines, as their readers meet them."""
 
 from __future__ import annotations
 
