@@ -13,7 +13,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "duration": "How long calls are made.",
         "phases": "Windows that checks compare. They may not overlap.",
         "patience": "How long a caller waits before it abandons its call; left out: for ever.",
-        "patience_until": "It ends when the call is started (the service must know the deadline), or when it is answered.",
+        "patience_until": "It ends when the call starts (the service must know the deadline), or when it is answered.",
         "drain": "How long calls in flight are awaited after the trial.",
         "seed": "Of all that is random.",
         "service": "The shared service that the stub and the simulator run. A target of your own ignores it.",

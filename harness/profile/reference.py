@@ -26,7 +26,8 @@ PROFILE_INTRO = """\
 # Every key of a profile
 
 Made from the models that read profiles; `python -m harness.profile.reference` prints it. How profiles are written, with
-examples: [profiles.md](../profiles.md). A duration is `200ms`, `2s`, `5m`; a rate `8/s`, `20/m`; a bare number is neither.
+examples: [profiles.md](../profiles.md). A duration is `200ms`, `2s`, `5m`; a rate `8/s`, `20/m`.
+A bare number is neither.
 """
 
 

@@ -33,7 +33,7 @@ MEANINGS: dict[str, dict[str, str]] = {
     "Abort": {
         "server_errors_pp": "Calls that failed with a 5xx or without an answer, in percent; `null`: not judged.",
         "latency_p95": "Of answered calls; left out: not judged.",
-        "ordinary_hurt_pp": "How far the ordinary tenants' served share may fall below the first window's; or not judged.",
+        "ordinary_hurt_pp": "How far the ordinary tenants' served share may fall below the first window's; or not.",
         "window": "Over which all this is looked at.",
         "least": "Ended calls before anything is judged.",
     },

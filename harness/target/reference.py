@@ -13,8 +13,8 @@ INTRO = """\
 # Every key of a target file
 
 Made from the models that read target files; `python -m harness.target.reference` prints it. How such a file is written,
-with examples of every key: [targets.md](../targets.md). A pointer is a JSON pointer, such as `/error/code`. Texts that may
-hold `{name}` take one of call, attempt, tenant, seq, round, due_ms, uuid, or a name of `data`; `{{` is a brace.
+with examples of every key: [targets.md](../targets.md). A pointer is a JSON pointer, such as `/error/code`. Texts that
+may hold `{name}` take one of call, attempt, tenant, seq, round, due_ms, uuid, or a name of `data`; `{{` is a brace.
 """
 
 
