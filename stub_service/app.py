@@ -23,10 +23,11 @@ from stub_service.clock import Clock
 from stub_service.dependency.faults import OPERATIONS
 from stub_service.dependency.visits import read_visit
 from stub_service.evidence import DECISIONS, Evidence
+from stub_service.exposition import OPENMETRICS, TEXT, text, wants_openmetrics
 from stub_service.identity import Identify
 from stub_service.lag import LoopLag
 from stub_service.live import LiveService, Told
-from stub_service.metrics import CONTENT_TYPE, Metrics
+from stub_service.metrics import Metrics
 from stub_service.requests import read_headers
 
 MOST_BODY_BYTES = 8 << 20
@@ -261,12 +262,15 @@ async def _epoch(parts: Parts, request: BaseRequest) -> web.StreamResponse:
     return _json(200, {"now_ns": parts.clock.now_ns()})
 
 
-async def _metrics(parts: Parts, _: BaseRequest) -> web.StreamResponse:
+async def _metrics(parts: Parts, request: BaseRequest) -> web.StreamResponse:
     lag = parts.lag
-    text = parts.metrics.render(parts.live.service.workers if parts.live else 0, lag.figures(), lag.histogram.sum)
+    workers = parts.live.service.workers if parts.live else 0
+    families = parts.metrics.families(workers, lag.figures(), lag.histogram.sum)
     if parts.capacity is not None:
-        text += parts.capacity.metrics_text()
-    return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+        families += parts.capacity.metric_families()
+    openmetrics = wants_openmetrics(request.headers.get("Accept"))
+    content_type = OPENMETRICS if openmetrics else TEXT
+    return web.Response(body=text(families, openmetrics), headers={"Content-Type": content_type})
 
 
 async def _evidence(parts: Parts, request: BaseRequest) -> web.StreamResponse:

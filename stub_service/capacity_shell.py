@@ -24,6 +24,7 @@ from stub_service.dependency import faults
 from stub_service.dependency.model import Dependencies
 from stub_service.dependency.visits import Visit
 from stub_service.evidence import ARRIVALS, DECISIONS, EFFECTS, Evidence
+from stub_service.exposition import Family
 from stub_service.outbound import Outbound
 
 if TYPE_CHECKING:
@@ -91,14 +92,16 @@ class CapacityShell:
         """What a dependency answers. A cancelled visit is a caller that hung up."""
         return await self.dependencies.handle(visit)
 
-    def metrics_text(self) -> str:
+    def metric_families(self) -> list[Family]:
         """What Prometheus is told."""
-        bulkheads = self.controller.dispatch.bulkheads if self.controller is not None else {}
+        controller = self.controller
+        bulkheads = controller.dispatch.bulkheads if controller is not None else {}
         figures = [
             BulkheadFigures(dependency, operation, one.slots.in_use, one.waiting.size, one.slots.limit)
             for (dependency, operation), one in bulkheads.items()
         ]
-        return self.metrics.render(self.dependencies.in_flight(), figures)
+        costs = controller.costs if controller is not None else None
+        return self.metrics.families(self.dependencies.in_flight(), figures, costs)
 
     def set_faults(self, document: Any) -> str | None:
         """Replaces the faults of all dependencies; or says in one sentence what is wrong with the document."""
@@ -142,8 +145,7 @@ class CapacityShell:
             task.exception()  # seen: who waited for it has it, and if nobody does any more, nobody is to be told
 
     def _decided(self, decision: Decision | CostDecision) -> None:
-        if isinstance(decision, Decision):
-            self.metrics.decided(decision)
+        self.metrics.decided(decision)
         self._evidence[DECISIONS].add(row(decision))
 
     def _arrived(self, arrival: Arrival) -> None:

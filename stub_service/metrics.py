@@ -1,19 +1,54 @@
-"""What the stub tells Prometheus (text exposition format 0.0.4), per tenant and in all. Names are in docs/stub.md.
+"""What the stub tells Prometheus, per tenant and in all. Names are in docs/metrics.md.
 
-Tenant names come from callers, so labels are escaped and their number is bounded: beyond the first `MOST_TENANTS` seen
-since the epoch, tenants share the label value `(others)`.
+Figures of the first `MOST_TENANTS` tenants seen since the epoch are kept one by one, those of all further ones
+together; how many of them have series of their own is bounded again (exposition.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+
+from stub_service.exposition import (
+    BUCKETS_NS,
+    BY_TENANT,
+    COUNTER,
+    FAILED,
+    GAUGE,
+    OFFERED,
+    OTHERS,
+    QUEUE_WAIT,
+    REFUSED,
+    SECONDS,
+    SERVED,
+    SERVICE,
+    SUMMARY,
+    Busiest,
+    Counters,
+    Family,
+    Metric,
+    Sample,
+    family,
+    histogram,
+    one,
+    per_label,
+)  # fmt: skip
 
 MOST_TENANTS = 1000
-OTHERS = "(others)"
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_BUCKETS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000)
-BUCKETS_NS = tuple(ms * 1_000_000 for ms in _BUCKETS_MS)
+EXPIRED = Metric("overload_expired_total", COUNTER, "Calls whose queue deadline passed while they waited.", BY_TENANT)
+CANCELLED = Metric("overload_cancelled_total", COUNTER, "Calls hung up while they waited.", BY_TENANT)
+WAITING = Metric("overload_waiting", GAUGE, "Calls in the queue now.", BY_TENANT)
+RUNNING = Metric("overload_running", GAUGE, "Calls that occupy a worker now.", BY_TENANT)
+REFUSALS = Metric("overload_stub_refusals_total", COUNTER, "Calls refused at admission, of all tenants.", ("reason",))
+WORKERS = Metric("overload_stub_workers", GAUGE, "Workers of the shared service now.")
+UNAUTHENTICATED = Metric("overload_stub_unauthenticated_total", COUNTER, "Requests without a known token.")
+BAD_REQUESTS = Metric("overload_stub_bad_requests_total", COUNTER, "Requests with malformed headers or body.")
+LOOP_LAG = Metric(
+    "overload_stub_loop_lag_seconds", SUMMARY, "How late the stub's own loop ran, since the epoch.", (), SECONDS
+)
+METRICS = (EXPIRED, CANCELLED, WAITING, RUNNING, REFUSALS, WORKERS, UNAUTHENTICATED, BAD_REQUESTS, LOOP_LAG)
+COUNTED = (OFFERED, SERVED, REFUSED, EXPIRED, CANCELLED, FAILED)
+"""In the order of `TenantFigures.counters`."""
 
 
 class TenantFigures:
@@ -42,12 +77,17 @@ class TenantFigures:
         self.wait_counts[bisect_left(BUCKETS_NS, wait_ns)] += 1
         self.wait_ns += wait_ns
 
+    def counters(self) -> Counters:
+        counted = (self.offered, self.served, sum(self.refused.values()), self.expired, self.cancelled, self.failed)
+        return (*counted, self.wait_ns, *self.wait_counts)
+
 
 class Metrics:
     """All tenants."""
 
     def __init__(self) -> None:
         self._tenants: dict[str, TenantFigures] = {}
+        self._busiest = Busiest()
         self.unauthenticated = 0
         self.bad_requests = 0
 
@@ -65,70 +105,47 @@ class Metrics:
     def restart(self) -> None:
         """Counters begin at zero; what waits and runs is still there."""
         self.unauthenticated = self.bad_requests = 0
+        self._busiest = Busiest()
         self._tenants = {name: figures for name, figures in self._tenants.items() if figures.waiting or figures.running}
         for figures in self._tenants.values():
             figures.restart()
 
-    def render(self, workers: int, lag: dict[str, int], lag_sum_ns: int) -> str:
-        lines: list[str] = []
-        lines += self._family("offered_total", "counter", "Calls that reached admission.", lambda f: f.offered)
-        lines += self._family("served_total", "counter", "Calls served.", lambda f: f.served)
-        lines += head("refused_total", "counter", "Calls refused at admission, by reason.")
-        lines += [
-            f"overload_stub_refused_total{{tenant={quoted(name)},reason={quoted(reason)}}} {count}"
-            for name, figures in self._tenants.items()
-            for reason, count in figures.refused.items()
+    def families(self, workers: int, lag: dict[str, int], lag_sum_ns: int) -> list[Family]:
+        return [
+            *self._by_tenant(),
+            family(REFUSALS, (((reason,), count) for reason, count in sorted(self._refusals().items()))),
+            one(WORKERS, workers),
+            one(UNAUTHENTICATED, self.unauthenticated),
+            one(BAD_REQUESTS, self.bad_requests),
+            _lag(lag, lag_sum_ns),
         ]
-        lines += self._family("expired_total", "counter", "Calls whose queue deadline passed.", lambda f: f.expired)
-        lines += self._family("cancelled_total", "counter", "Calls hung up while waiting.", lambda f: f.cancelled)
-        lines += self._family("failed_total", "counter", "Calls ended by the stub's own stop.", lambda f: f.failed)
-        lines += self._family("waiting", "gauge", "Calls in the queue now.", lambda f: f.waiting)
-        lines += self._family("running", "gauge", "Calls that occupy a worker now.", lambda f: f.running)
-        lines += head("queue_wait_seconds", "histogram", "Queue wait of calls that started.")
-        for name, figures in self._tenants.items():
-            lines += histogram("queue_wait_seconds", f"tenant={quoted(name)}", figures.wait_counts, figures.wait_ns)
-        lines += _single("workers", "gauge", "Workers now.", workers)
-        lines += _single("unauthenticated_total", "counter", "Requests without a known token.", self.unauthenticated)
-        lines += _single("bad_requests_total", "counter", "Requests with malformed headers or body.", self.bad_requests)
-        lines += head("loop_lag_seconds", "summary", "How late the stub's own loop ran.")
-        lines += [
-            f'overload_stub_loop_lag_seconds{{quantile="{quantile}"}} {_seconds(lag[key])}'
-            for quantile, key in (("0.5", "p50_ns"), ("0.99", "p99_ns"), ("1", "max_ns"))
+
+    def _by_tenant(self) -> list[Family]:
+        now = {name: figures.counters() for name, figures in self._tenants.items()}
+        width = len(COUNTED) + 1 + len(BUCKETS_NS) + 1
+        every = tuple(map(sum, zip(*now.values(), strict=True))) if now else (0,) * width
+        shown = self._busiest.look(now, every)
+        families = [
+            family(metric, (((SERVICE, name), counters[place]) for name, counters in shown.items()))
+            for place, metric in enumerate(COUNTED)
         ]
-        lines += [f"overload_stub_loop_lag_seconds_sum {_seconds(lag_sum_ns)}"]
-        lines += [f"overload_stub_loop_lag_seconds_count {lag['samples']}", ""]
-        return "\n".join(lines)
+        for metric, values in (
+            (WAITING, {name: figures.waiting for name, figures in self._tenants.items()}),
+            (RUNNING, {name: figures.running for name, figures in self._tenants.items()}),
+        ):
+            families.append(family(metric, (((SERVICE, name), value) for name, value in per_label(shown, values))))
+        first = len(COUNTED)
+        waits = (((SERVICE, name), c[first + 1 :], c[first]) for name, c in shown.items())
+        return [*families, histogram(QUEUE_WAIT, waits)]
 
-    def _family(self, name: str, kind: str, about: str, value: Callable[[TenantFigures], int]) -> Iterator[str]:
-        yield from head(name, kind, about)
-        for tenant, figures in self._tenants.items():
-            yield f"overload_stub_{name}{{tenant={quoted(tenant)}}} {value(figures)}"
-
-
-def head(name: str, kind: str, about: str) -> Iterable[str]:
-    return f"# HELP overload_stub_{name} {about}", f"# TYPE overload_stub_{name} {kind}"
-
-
-def _single(name: str, kind: str, about: str, value: int) -> Iterable[str]:
-    return *head(name, kind, about), f"overload_stub_{name} {value}"
+    def _refusals(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for figures in self._tenants.values():
+            counts.update(figures.refused)
+        return counts
 
 
-def histogram(name: str, labels: str, counts: list[int], sum_ns: int) -> Iterator[str]:
-    """The samples of one histogram. labels: as they stand between the braces; counts: one more than the buckets."""
-    name = f"overload_stub_{name}"
-    seen = 0
-    for edge_ns, count in zip((*BUCKETS_NS, None), counts, strict=True):
-        seen += count
-        edge = "+Inf" if edge_ns is None else _seconds(edge_ns)
-        yield f'{name}_bucket{{{labels},le="{edge}"}} {seen}'
-    yield f"{name}_sum{{{labels}}} {_seconds(sum_ns)}"
-    yield f"{name}_count{{{labels}}} {seen}"
-
-
-def _seconds(ns: int) -> str:
-    return f"{ns / 1e9:.9f}".rstrip("0").rstrip(".")
-
-
-def quoted(label: str) -> str:
-    text = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{text}"'
+def _lag(lag: dict[str, int], sum_ns: int) -> Family:
+    quantiles = (("0.5", "p50_ns"), ("0.99", "p99_ns"), ("1.0", "max_ns"))
+    samples = [Sample("", (("quantile", quantile),), lag[key] / 1e9) for quantile, key in quantiles]
+    return Family(LOOP_LAG, [*samples, Sample("_count", (), lag["samples"]), Sample("_sum", (), sum_ns / 1e9)])

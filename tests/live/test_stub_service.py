@@ -162,10 +162,10 @@ def test_epoch_moves_the_clock_and_restarts_the_figures(tmp_path):
     with StubProcess(config(), tmp_path) as stub, Caller(stub) as caller:
         assert caller.ask("A", Overload_Call="0.0").status == 200
         wait_for(stub, lambda health: health["loop_lag"]["samples"] > 5)
-        assert 'offered_total{tenant="A"} 1' in stub.metrics()
+        assert 'offered_total{source="service",tenant="A"} 1' in stub.metrics()
         ahead = time.monotonic_ns() + 60_000 * MS
         stub.set_epoch(ahead)
-        assert 'offered_total{tenant="A"}' not in stub.metrics()
+        assert 'offered_total{source="service",tenant="A"}' not in stub.metrics()
         health = stub.health()
         assert -60_000 * MS < health["now_ns"] < 0
         assert health["loop_lag"]["samples"] < 1000
@@ -196,7 +196,7 @@ def test_evidence_is_read_by_cursor_in_whole_lines(tmp_path):
     assert audit(tmp_path) == dict.fromkeys(("0.0", "0.1", "0.2"), "served")
 
 
-SAMPLE = re.compile(r'(overload_stub_[a-z_]+)(\{([a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? (-?[0-9.]+|\+Inf)')
+SAMPLE = re.compile(r'(overload_[a-z_]+)(\{([a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? (-?[0-9.]+|\+Inf)')
 
 
 def test_metrics_parse_and_add_up_with_hostile_tenants(tmp_path):
@@ -207,15 +207,16 @@ def test_metrics_parse_and_add_up_with_hostile_tenants(tmp_path):
         text = stub.metrics()
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert all(SAMPLE.fullmatch(line) for line in lines), lines
-    label = 'tenant="q\\"uo\\\\te{},é"'
+    label = 'source="service",tenant="q\\"uo\\\\te{},é"'
     values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
     def value(name, extra=""):
-        return values[f"overload_stub_{name}{{{label}{extra}}}"]
+        return values[f"overload_{name}{{{label}{extra}}}"]
 
     assert value("offered_total") == 6
     assert value("served_total") == statuses.count(200)
-    assert value("refused_total", ',reason="queue_full"') == statuses.count(429) > 0
+    assert value("refused_total") == statuses.count(429) > 0
+    assert values['overload_stub_refusals_total{reason="queue_full"}'] == statuses.count(429)
     assert value("queue_wait_seconds_count") == value("queue_wait_seconds_bucket", ',le="+Inf"') == statuses.count(200)
     assert value("waiting") == value("running") == 0
     assert 'overload_stub_loop_lag_seconds{quantile="0.99"}' in values

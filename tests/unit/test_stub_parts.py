@@ -11,10 +11,11 @@ import pytest
 
 from stub_service import timers as timers_module
 from stub_service.evidence import Evidence
+from stub_service.exposition import MOST_LABELLED, OTHERS, text
 from stub_service.identity import identify_by, parse_tokens
 from stub_service.lag import TICK_NS, Histogram, LoopLag, bucket_of, top_of
 from stub_service.live import Asked
-from stub_service.metrics import MOST_TENANTS, OTHERS, Metrics
+from stub_service.metrics import MOST_TENANTS, Metrics
 from stub_service.requests import read_headers
 from stub_service.timers import Timers
 
@@ -154,14 +155,23 @@ def test_a_stall_of_hours_is_counted_in_bounded_time():
     assert lag.figures()["max_ns"] == now_ns - TICK_NS
 
 
-def test_tenants_beyond_the_bound_share_a_label():
+def said(metrics, workers=1, lag=None, lag_sum_ns=0):
+    lag = lag or LoopLag(FakeTimers(), 0).figures()
+    return text(metrics.families(workers, lag, lag_sum_ns)).decode()
+
+
+def test_tenants_beyond_the_bounds_share_a_label():
     metrics = Metrics()
     for place in range(MOST_TENANTS + 50):
         metrics.of(f"t{place}").offered += 1
-    text = metrics.render(1, LoopLag(FakeTimers(), 0).figures(), 0)
-    offered = [line for line in text.splitlines() if line.startswith("overload_stub_offered_total")]
-    assert len(offered) == MOST_TENANTS + 1
-    assert offered[-1] == f'overload_stub_offered_total{{tenant="{OTHERS}"}} 50'
+        metrics.of(f"t{place}").waiting += 2
+    assert len(metrics._tenants) == MOST_TENANTS + 1
+    lines = said(metrics).splitlines()
+    offered = [line for line in lines if line.startswith("overload_offered_total")]
+    rest = MOST_TENANTS + 50 - MOST_LABELLED
+    assert len(offered) == MOST_LABELLED + 1
+    assert offered[-1] == f'overload_offered_total{{source="service",tenant="{OTHERS}"}} {rest}'
+    assert f'overload_waiting{{source="service",tenant="{OTHERS}"}} {2 * rest}' in lines
 
 
 def test_metrics_text():
@@ -171,24 +181,24 @@ def test_metrics_text():
     figures.refuse("queue_full")
     figures.started_after(0)
     figures.started_after(1_500_000)
-    text = metrics.render(8, {"samples": 2, "p50_ns": 1, "p99_ns": 1500, "max_ns": 1501}, 1502)
-    label = '{tenant="a\\"\\\\\\n"}'
+    lines = said(metrics, 8, {"samples": 2, "p50_ns": 1, "p99_ns": 1500, "max_ns": 1501}, 1502)
+    label = '{source="service",tenant="a\\"\\\\\\n"}'
     for line in (
-        "# HELP overload_stub_offered_total Calls that reached admission.",
-        "# TYPE overload_stub_offered_total counter",
-        f"overload_stub_offered_total{label} 3",
-        f'overload_stub_refused_total{label[:-1]},reason="queue_full"}} 1',
-        f"overload_stub_running{label} 1",
-        f'overload_stub_queue_wait_seconds_bucket{label[:-1]},le="0.001"}} 1',
-        f'overload_stub_queue_wait_seconds_bucket{label[:-1]},le="0.002"}} 2',
-        f'overload_stub_queue_wait_seconds_bucket{label[:-1]},le="+Inf"}} 2',
-        f"overload_stub_queue_wait_seconds_sum{label} 0.0015",
+        "# TYPE overload_offered_total counter",
+        f"overload_offered_total{label} 3",
+        f"overload_refused_total{label} 1",
+        'overload_stub_refusals_total{reason="queue_full"} 1',
+        f"overload_running{label} 1",
+        f'overload_queue_wait_seconds_bucket{label[:-1]},le="0.001"}} 1',
+        f'overload_queue_wait_seconds_bucket{label[:-1]},le="0.002"}} 2',
+        f'overload_queue_wait_seconds_bucket{label[:-1]},le="+Inf"}} 2',
+        f"overload_queue_wait_seconds_sum{label} 0.0015",
         "overload_stub_workers 8",
         'overload_stub_loop_lag_seconds{quantile="0.99"} 0.0000015',
         "overload_stub_loop_lag_seconds_count 2",
     ):
-        assert line in text.split("\n")
-    assert text.endswith("\n")
+        assert line in lines.split("\n")
+    assert lines.endswith("\n")
 
 
 def test_a_new_epoch_clears_counters_and_keeps_what_is_there():
@@ -197,10 +207,10 @@ def test_a_new_epoch_clears_counters_and_keeps_what_is_there():
     metrics.of("busy").waiting += 1
     metrics.of("idle").offered += 1
     metrics.restart()
-    text = metrics.render(1, LoopLag(FakeTimers(), 0).figures(), 0)
-    assert 'overload_stub_offered_total{tenant="busy"} 0' in text
-    assert 'overload_stub_waiting{tenant="busy"} 1' in text
-    assert "idle" not in text
+    lines = said(metrics)
+    assert 'overload_offered_total{source="service",tenant="busy"} 0' in lines
+    assert 'overload_waiting{source="service",tenant="busy"} 1' in lines
+    assert "idle" not in lines
     assert metrics.tenants_waiting() == 1
 
 
