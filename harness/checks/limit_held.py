@@ -78,7 +78,9 @@ def _rules(trial: Trial, name: str, tenant: int, limit: Limit, params: Params) -
         asked_enough |= offered >= (1 + params.breach) * grants > 0
         rules.append(_held(trial, f"{name}, {part}", served & mask, limit, params))
         if params.least is not None and offered > grants:
-            rules.append(_not_starved(f"{name}, {part}", had, grants, params.least))
+            # What came before may have emptied the bucket.
+            surely = offered - _beyond(trial, mine & mask, limit, full=part == "the trial")
+            rules.append(_not_starved(f"{name}, {part}", had, surely, params.least))
     broken = [rule for rule in rules if rule.finding.word is Word.FAIL]
     if broken:  # one sentence a tenant: where it is worst
         return [max(broken, key=lambda rule: rule.finding.measured or 0.0), *(r for r in rules if r not in broken)]
@@ -130,15 +132,17 @@ def _too_little(name: str, offered: int, limit: Limit, params: Params) -> Rule:
     return Rule(finding, sentence, (), add, True)
 
 
-def _beyond(trial: Trial, mask: Mask, limit: Limit) -> int:
+def _beyond(trial: Trial, mask: Mask, limit: Limit, full: bool = True) -> int:
     calls = trial.calls
-    return beyond(calls.sent_ns[mask], calls.done_ns[mask], limit)
+    return beyond(calls.sent_ns[mask], calls.done_ns[mask], limit, full)
 
 
-def beyond(from_ns: Ints, to_ns: Ints, limit: Limit) -> int:
-    """How many calls, each decided at some instant of [from, to], no bucket of this limit can have let through."""
+def beyond(from_ns: Ints, to_ns: Ints, limit: Limit, full: bool = True) -> int:
+    """How many calls, each decided at some instant of [from, to], no bucket of this limit can have let through. full:
+    as it is before the first, else empty."""
     flow, token = limit.rate.numerator, NS_PER_S * limit.rate.denominator
-    most = level = limit.burst * token
+    most = limit.burst * token
+    level = most if full else 0
     order = np.argsort(from_ns, kind="stable")
     begins, ends = from_ns[order].tolist(), np.maximum(to_ns, from_ns)[order].tolist()
     waiting: list[int] = []

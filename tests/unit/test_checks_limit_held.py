@@ -124,6 +124,7 @@ def test_a_limit_that_counts_refused_calls_starves(tmp_path):
     assert starved.word is Word.FAIL
     assert "counts refused calls" in starved.sentence
     assert judged(tmp_path, Bucket(), {**LIMITS, "least": 0.7}).word is Word.PASS
+    assert judged(tmp_path, FixedWindow(), {**LIMITS, "least": 0.7}).word is Word.PASS
 
 
 @pytest.mark.parametrize("params", [{}, {"limits": {"X": {"rate": "1/s", "burst": 1}}}])
@@ -144,6 +145,7 @@ def test_each_call_is_given_the_best_instant_that_it_can_have_had():
     at = lambda *pairs: [np.array(column, dtype=np.int64) * S for column in zip(*pairs, strict=True)]  # noqa: E731
     assert beyond(*at((0, 0), (0, 0)), limit) == 1
     assert beyond(*at((0, 0), (0, 1)), limit) == 0
+    assert beyond(*at((0, 0), (0, 1)), limit, full=False) == 1
     # The one that can wait does; taken in order of arrival, one of them would be left over.
     assert beyond(*at((0, 5), (0, 0), (1, 1)), limit) == 0
     assert beyond(*at((0, 0), (0, 1), (0, 1)), limit) == 1
