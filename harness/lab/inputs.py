@@ -109,11 +109,11 @@ TOUR: tuple[Step, ...] = (
          "One queue for all. At 30 s the agent offers five times its rate, the queue fills, and each refusal comes "
          "back as two more calls. The agent takes the places of A, B and C."),
     Step("no_replans", "No re-plans", (("replans.calls", "0"),),
-         "The burst alone, nothing sent again. The queue still grows until everybody waits for as long as patience "
+         "The burst alone, nothing sent again. The queue still grows until calls wait for as long as patience "
          "lasts: re-plans make it worse, they do not cause it."),
     Step("tenant_cap", "Tenant cap", (("policy", "tenant_cap"), ("cap", "4")),
-         "The agent may have half of the workers. Its calls still fill the one queue, so A, B and C are refused at the "
-         "door while workers are free for them."),
+         "The agent may have half of the workers, which leaves four to A, B and C, who need nearly five. And its calls "
+         "still fill the one queue, so that theirs are refused at the door."),
     Step("fair_queues", "Fair queues", (("policy", "fair_queues"),),
          "A queue for each tenant, served in turn. The agent re-plans more than ever, and hurts only itself: A, B and "
          "C do not feel it."),

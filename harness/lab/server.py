@@ -28,7 +28,7 @@ import yaml
 from aiohttp import web
 
 from harness.lab import run
-from harness.lab.inputs import read
+from harness.lab.inputs import DEFAULTS, read
 from harness.lab.page import page
 from harness.machine import usable_cores
 
@@ -122,8 +122,10 @@ def _begin_worker() -> None:
 
 async def _with_pools(application: web.Application) -> AsyncIterator[None]:
     pools = application[POOLS] = Pools()
+    warm = asyncio.ensure_future(pools.ask("run", run.run, DEFAULTS))  # the first answer then waits for no import
     yield
     pools.close()
+    await asyncio.gather(warm, return_exceptions=True)
 
 
 @web.middleware

@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven over its DevTools protocol: opens one file, reports what happened.
+"""A real headless Chromium, driven over its DevTools protocol: opens one page, reports what happened.
 
 Each visit has a browser and a profile folder of its own, both gone afterwards. Starts nothing but that one process.
 """
@@ -30,17 +30,39 @@ _DEADLINE_S = 60
 
 @dataclass
 class Visit:
-    """values: what each expression gave, in order. requests: URLs other than the page's own. faults: of scripts."""
+    """values: what each expression gave, in order. requests: URLs other than the page's own. faults: of scripts.
+    shots: a picture for each Shot among the expressions."""
 
     values: list[Any] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     picture: bytes = b""
+    shots: list[bytes] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """A key that is really pressed, in the place of an expression: `Tab`, `Enter`, `ArrowUp`, or one character."""
+
+    key: str
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A picture taken in the place of an expression. whole: of the page's full length."""
+
+    whole: bool = False
+
+
+Step = str | Press | Shot
+_KEYS = {"Tab": 9, "Enter": 13, " ": 32, "Home": 36, "End": 35, "ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37,
+         "ArrowRight": 39, "Backspace": 8}  # fmt: skip
 
 
 def visit(
-    page: Path,
-    expressions: tuple[str, ...] = (),
+    page: Path | str,
+    expressions: tuple[Step, ...] = (),
     *,
     width: int = 1280,
     height: int = 900,
@@ -48,7 +70,7 @@ def visit(
     media: str = "screen",
     whole: bool = False,
 ) -> Visit:
-    """Opens a file, evaluates expressions in it in turn, and takes a picture (`whole`: of its full length)."""
+    """Opens a file or a URL, evaluates expressions in it in turn, and takes a picture (`whole`: of its full length)."""
     assert BINARY is not None
     with tempfile.TemporaryDirectory(prefix="overload-browser-", ignore_cleanup_errors=True) as profile:
         command = [BINARY, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
@@ -62,8 +84,8 @@ def visit(
 
 
 class _Session:
-    def __init__(self, page: Path, width: int, height: int, dark: bool, media: str) -> None:
-        self._url = page.resolve().as_uri()
+    def __init__(self, page: Path | str, width: int, height: int, dark: bool, media: str) -> None:
+        self._url = page if isinstance(page, str) else page.resolve().as_uri()
         self._size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._media = {"media": media, "features": [scheme]}
@@ -71,7 +93,7 @@ class _Session:
         self._seen = Visit()
         self._loaded = False
 
-    async def run(self, profile: Path, expressions: tuple[str, ...], whole: bool) -> Visit:
+    async def run(self, profile: Path, expressions: tuple[Step, ...], whole: bool) -> Visit:
         port = await _port(profile)
         async with aiohttp.ClientSession() as http:
             async with http.get(f"http://127.0.0.1:{port}/json/list") as answer:
@@ -85,11 +107,29 @@ class _Session:
                 await self._ask("Page.navigate", url=self._url)
                 while not self._loaded:
                     self._note(await self._socket.receive_json())
-                for expression in expressions:
-                    self._seen.values.append(await self._value(expression))
-                picture = await self._ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-                self._seen.picture = base64.b64decode(picture["data"])
+                for step in expressions:
+                    await self._take(step)
+                self._seen.picture = await self._picture(whole)
         return self._seen
+
+    async def _take(self, step: Step) -> None:
+        if isinstance(step, str):
+            self._seen.values.append(await self._value(step))
+        elif isinstance(step, Shot):
+            self._seen.shots.append(await self._picture(step.whole))
+        else:
+            for _ in range(step.times):
+                await self._press(step.key)
+
+    async def _press(self, key: str) -> None:
+        code = {"key": key, "windowsVirtualKeyCode": _KEYS.get(key, ord(key[0]))}
+        text = {"text": "\r" if key == "Enter" else key} if key == "Enter" or len(key) == 1 else {}
+        await self._ask("Input.dispatchKeyEvent", type="keyDown", **code, **text)
+        await self._ask("Input.dispatchKeyEvent", type="keyUp", **code)
+
+    async def _picture(self, whole: bool) -> bytes:
+        picture = await self._ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        return base64.b64decode(picture["data"])
 
     async def _value(self, expression: str) -> Any:
         answer = await self._ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
@@ -114,7 +154,7 @@ class _Session:
             self._loaded = True
         elif method == "Network.requestWillBeSent":
             url = params["request"]["url"]
-            if not url.startswith("data:") and url.partition("#")[0] != self._url:
+            if not url.startswith("data:") and url.partition("#")[0] != self._url.partition("#")[0]:
                 self._seen.requests.append(url)
         elif method == "Runtime.exceptionThrown":
             self._seen.faults.append(str(params["exceptionDetails"]))

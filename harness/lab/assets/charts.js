@@ -62,7 +62,7 @@ export class Chart {
     });
     const band = (i) => () => css(this.given.bands[i]?.colour ?? "--c0") + "3d";
     this.u = new uPlot({
-      width: Math.max(160, this.box.clientWidth), height: this.height, legend: { show: false }, padding: [8, 8, 0, 0],
+      width: Math.max(160, this.box.clientWidth), height: this.height, legend: { show: false }, padding: [8, 18, 0, 0],
       cursor: { y: false, points: { size: 5 }, sync: { key: "lab" }, drag: { x: true, y: false } },
       scales: {
         x: { time: false, range: (u, from, to) => [from, to] },
@@ -90,6 +90,7 @@ export class Chart {
     clipped(u, (ctx, bbox) => {
       ctx.font = `${11 * uPlot.pxRatio}px system-ui, sans-serif`;
       ctx.textBaseline = "top";
+      ctx.textAlign = "left";
       for (const phase of this.given.phases) {
         const from = u.valToPos(phase.from, "x", true), to = u.valToPos(phase.to, "x", true);
         if (phase.name === "burst") {

@@ -12,17 +12,18 @@ document.addEventListener("securitypolicyviolation", (event) => fault("policy " 
 const WAIT_MS = 120, BATCH = 4;
 const form = byId("form"), narrow = matchMedia("(max-width: 860px)");
 let settings = [], active = 0, trials = 20;
-let slots = [];  // one a setting: {view, inputs, result, members, errors, abort, timer}
+let slots = [];  // one a setting: {view, inputs, result, members, errors, abort, timer, busy}
 let expected = null;  // tables of an imported file, to be met again
 
-const slot = (letter) => ({ view: new View(letter), inputs: null, result: null, members: [], errors: null, abort: null, timer: 0 });
+const slot = (letter) => ({ view: new View(letter), inputs: null, result: null, members: [], errors: null, abort: null, timer: 0, busy: null });
 const inputs = () => settings[active];
 const comparing = () => settings.length > 1;
-const say = (words) => {
+const say = (words, stay = false) => {
   byId("said").textContent = words;
   byId("status").textContent = words;
   clearTimeout(say.timer);
-  say.timer = setTimeout(() => { byId("said").textContent = ""; }, 6_000);
+  byId("said").classList.toggle("bad", stay);
+  if (!stay) say.timer = setTimeout(() => { byId("said").textContent = ""; }, 6_000);
 };
 
 async function ask(path, body, signal) {
@@ -39,11 +40,15 @@ function run(place, wait = WAIT_MS) {
   clearTimeout(one.timer);
   one.abort?.abort();
   one.abort = new AbortController();
-  one.timer = setTimeout(() => answer(one, place, wanted, one.abort.signal), wait);
+  one.timer = setTimeout(() => {
+    one.timer = 0;
+    answer(one, place, wanted, one.abort.signal);
+  }, wait);
 }
 
 async function answer(one, place, wanted, signal) {
   const begun = performance.now();
+  one.busy = signal;
   root.dataset.state = "running";
   try {
     const result = await ask("/api/run", { inputs: wanted }, signal);
@@ -62,7 +67,8 @@ async function answer(one, place, wanted, signal) {
     one.errors = { "": [error instanceof TypeError ? "the lab does not answer; is overload lab still running?" : error.message] };
     show();
   } finally {
-    if (slots.every((each) => each.abort?.signal === signal || each.result || each.errors) && !signal.aborted) root.dataset.state = "done";
+    if (one.busy === signal) one.busy = null;
+    if (slots.every((each) => !each.busy && !each.timer)) root.dataset.state = "done";
   }
 }
 
@@ -230,7 +236,9 @@ function layOut() {
   }
   while (slots.length < settings.length) {
     slots.push(slot("AB"[slots.length]));
-    byId("views").append(slots[slots.length - 1].view.element);
+    const { view } = slots[slots.length - 1];
+    byId("views").append(view.element);
+    view.blank(settings[slots.length - 1], trials);
   }
   byId("views").classList.toggle("two", comparing());
   document.body.classList.toggle("comparing", comparing());
@@ -288,7 +296,7 @@ byId("compare").addEventListener("click", toggleCompare);
 byId("link").addEventListener("click", async () => {
   try {
     await navigator.clipboard.writeText(location.href);
-    say("The link is copied. It opens this setting in any lab on this port.");
+    say("The link is copied. Another lab takes what stands behind its #.");
   } catch {
     say("The address bar holds the link: copy it from there.");
   }
@@ -309,7 +317,7 @@ byId("file").addEventListener("change", async (event) => {
     expected = found.map((one) => one.table);
     take({ settings: found.map((one) => trimmed(one.inputs)) });
   } catch (error) {
-    say(error.message);
+    say(error.message, true);
   }
 });
 byId("save").addEventListener("click", async () => {

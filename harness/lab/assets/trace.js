@@ -39,7 +39,7 @@ export class Trace {
     this.pane = make("div", { className: "pane", tabIndex: 0, role: "region" }, this.table);
     this.pane.setAttribute("aria-label", "Decisions in the order of time");
     this.pane.style.height = `${WINDOW_PX}px`;
-    this.pane.addEventListener("scroll", () => this.paint());
+    this.pane.addEventListener("scroll", () => this.trace && this.paint());
     this.note = make("p", { className: "note" });
     this.panel = make("section", { className: "tracing" },
       make("h2", { textContent: "Decision trace" }),

@@ -5,19 +5,21 @@ import { differences, label, shown } from "./settings.js";
 import { Trace } from "./trace.js";
 
 const SIGNS = { PASS: "✓", FAIL: "✕", INCONCLUSIVE: "?", INVALID: "!" };
+const ORDINARY = [0, 1, 2, 3, 5, 6, 7], AGENT = 4;  // colours of the report: cool ones first
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 const COLUMNS = [
   ["offered", "Offered", "calls that were sent, re-plans included", (row) => number(row.offered)],
   ["served", "Served", "answered as asked", (row) => number(row.served)],
-  ["share", "%", "served, of offered", (row) => percent(row.served_share).replace(" %", "")],
+  ["share", "%", "served, of offered", (row) => tenths(row.served_share)],
   ["refused", "Refused", "refused at admission", (row) => number(row.refused)],
-  ["abandoned", "Aband.", "abandoned in the queue: patience ran out", (row) => number(row.abandoned)],
+  ["abandoned", "Abandoned", "abandoned in the queue: patience ran out", (row) => number(row.abandoned)],
   ["replans", "Re-plans", "calls that follow a failure", (row) => number(row.replans)],
   ["held", "Held back", "held back by the agent's own budget; never sent", (row) => number(row.held_back)],
   ["wait", "Mean wait", "mean queue wait of served calls", (row) => millis(row.wait_ms)],
 ];
 const rate = (value) => value == null ? "–" : number(value, value < 10 ? 1 : 0) + "/s";
 const calls = (value) => number(value);
+const tenths = (share) => share == null ? "–" : share === 1 ? "100" : (share * 100).toFixed(1);
 const part = (value) => value == null ? "–" : number(value * 100, 0) + " %";
 const sorted = (values) => values.filter((value) => value != null).sort((a, b) => a - b);
 
@@ -30,11 +32,11 @@ function spread(members, figure) {
 const rangeWords = (range, say) => !range ? "" :
   say(range[0]) === say(range[2]) ? `always ${say(range[1])}` : `median ${say(range[1])}, ${say(range[0])} to ${say(range[2])}`;
 
-/* For each bin the 10th and 90th percentile over the members' lines. */
-function band(members, lines, colour) {
+/* For each bin the 10th and 90th percentile over the members' lines. Members may end in another bin than this trial. */
+function band(members, lines, colour, bins) {
   if (members.length < 5) return null;
   const every = members.flatMap(lines), low = [], high = [];
-  for (let i = 0; i < every[0].length; i++) {
+  for (let i = 0; i < bins; i++) {
     const values = sorted(every.map((line) => line[i]));
     low.push(quantile(values, 0.1));
     high.push(quantile(values, 0.9));
@@ -50,12 +52,13 @@ export class View {
     this.head = make("div", { className: "head" });
     this.tiles = make("dl", { className: "tiles" });
     this.table = make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Tenants" });
+    this.service = make("div", { className: "multiples service" });
     this.multiples = make("div", { className: "multiples" });
+    this.drawn = make("h2", { textContent: "Over time" });
     this.trace = new Trace((at) => this.charts.forEach((chart) => chart.markAt(at)), `trace-${letter}`);
     this.title = make("h2", { className: "letter", hidden: true });
     this.element = make("section", { className: "view", "aria-label": `Results, setting ${letter}` }, this.title, this.head, this.tiles,
-      make("h2", { textContent: "Tenants" }), this.table, make("h2", { textContent: "Over time" }), this.multiples, this.trace.panel);
-    this.skeleton();
+      make("h2", { textContent: "Tenants" }), this.table, this.drawn, this.service, this.multiples, this.trace.panel);
   }
 
   close() {
@@ -64,9 +67,17 @@ export class View {
   }
 
   /* The place that the figures will take, so that nothing moves when they come. */
-  skeleton() {
+  blank(inputs, wanted) {
+    const names = [...Array.from({ length: Number(inputs.tenants) || 0 }, (_, i) => inputs[`tenant.${i}.name`]), inputs["agent.name"]];
+    const empty = [null], rows = names.map((name, i) => ({ name, ordinary: i < names.length - 1 }));
+    const lines = rows.map((row) => ({ ...row, offered: empty, served: empty, refused: empty, wait: empty, replans: empty }));
+    const verdicts = [{ word: "", check: "", sentence: "Running…", add: "" }];
+    this.update({
+      inputs, members: [], wanted, against: inputs, comparing: false, most: null,
+      result: { tenants: rows, summary: {}, verdicts, phases: [], trace: null,
+        series: { starts: [0], end: 120, width_s: 120, lines, waiting: empty, running: empty } },
+    });
     this.element.setAttribute("aria-busy", "true");
-    this.head.append(make("p", { className: "sentence", textContent: "Running the worked example…" }));
   }
 
   /* against: the setting that this one is told apart from. most: figures that share a scale with the other view. */
@@ -83,19 +94,29 @@ export class View {
 
   heading(against, comparing) {
     const main = this.result.verdicts.find((one) => one.check === "fairness.ordinary_unmoved") ?? this.result.verdicts[0];
-    const chip = make("span", { className: `chip ${main.word.toLowerCase()}` },
+    this.main = main;
+    const chip = !main.word ? "" : make("span", { className: `chip ${main.word.toLowerCase()}` },
       make("span", { textContent: SIGNS[main.word], "aria-hidden": "true" }), ` ${main.word}`);
     const changes = differences(this.inputs, against);
     const first = changes.slice(0, 4).map(({ name, from, to }) => `${label(name)} ${shown(name, from ?? "–")} → ${shown(name, to ?? "–")}`);
     const more = changes.length > 4 ? ` and ${changes.length - 4} more` : "";
-    const base = comparing && this.letter === "B" ? "the same as A" : "the worked example as it is";
+    const base = comparing && this.letter === "B" ? "The same as A" : "The worked example, unchanged";
     const others = this.result.verdicts.filter((one) => one !== main);
     this.head.replaceChildren(
       make("p", { className: "what", textContent: changes.length ? first.join(", ") + more : base }),
       make("p", { className: "word" }, chip, make("span", { className: "sentence", textContent: main.sentence })),
-      make("details", {}, make("summary", { textContent: `${others.length} other checks: ${others.map((one) => one.word).join(", ")}` }),
+      make("details", { hidden: !others.length }, make("summary", { textContent: `${others.length} other checks: ${others.map((one) => one.word).join(", ")}` }),
         ...[main, ...others].map((one) => make("p", { className: "note" }, make("code", { textContent: one.check }), ` ${one.word}. ${one.sentence} ${one.add}`))),
+      make("p", { className: "note spread", textContent: main.add ? `To add: ${main.add}` : this.warning() }),
     );
+  }
+
+  /* One trial of a chaotic setting is no prediction, and says so. */
+  warning() {
+    const range = spread(this.members, (one) => one.summary.ordinary_served);
+    if (!range || range[2] - range[0] < 0.02) return "";
+    return `One trial is no prediction here: over ${this.members.length} trials with other phases, ordinary tenants were served ` +
+      `${percent(range[0])} to ${percent(range[2])}. Read the ranges.`;
   }
 
   summary() {
@@ -103,16 +124,17 @@ export class View {
     const originals = now.agent_due - now.agent_replans;
     const tiles = [
       ["Ordinary tenants", percent(now.ordinary_served), `served; ${number(now.ordinary_lost)} of ${number(now.ordinary_offered)} lost` +
-        (now.worst ? `, worst ${now.worst.name} at ${percent(now.worst.share)}` : ""), rangeWords(over((s) => s.ordinary_served), percent)],
-      ["Agent", number(now.agent_offered), `calls offered for ${number(originals)} wanted; ${number(now.agent_replans)} re-plans, ${number(now.agent_held_back)} held back`,
+        (now.worst?.share < 1 ? `, worst ${now.worst.name} at ${percent(now.worst.share)}` : ""), rangeWords(over((s) => s.ordinary_served), percent)],
+      ["Agent", number(now.agent_offered), `calls offered for ${number(originals || null)} wanted; ${number(now.agent_replans)} re-plans, ${number(now.agent_held_back)} held back`,
         rangeWords(over((s) => s.agent_offered), calls)],
       ["Queue", number(now.most_waiting), now.most_waiting ? `waiting at most, at ${number(now.most_waiting_s, 1)} s` : "waiting at any time",
         rangeWords(over((s) => s.most_waiting), calls)],
-      ["Still waiting at the end", number(now.waiting_at_end), `when the last call was due; ${number(now.open)} never finished. ${number(now.worker_s)} worker-seconds`,
+      ["Still waiting at the end", number(now.waiting_at_end), `in the queue as the trial ends; ${number(now.open)} unfinished. ${number(now.worker_s)} worker-seconds`,
         rangeWords(over((s) => s.waiting_at_end), calls)],
     ];
     const done = this.members.length, wanted = this.wanted;
     const progress = done < wanted ? `${done} of ${wanted} trials…` : "";
+    this.tiles.classList.toggle("ranged", wanted > 0);
     this.tiles.replaceChildren(...tiles.map(([term, figure, words, range]) => make("div", { className: "tile" },
       make("dt", { textContent: term }), make("dd", {}, make("b", { textContent: figure }), make("span", { className: "about", textContent: words }),
         wanted ? make("span", { className: "range", textContent: range ? `${progress || `${done} trials:`} ${range}` : progress }) : ""))));
@@ -144,8 +166,7 @@ export class View {
   }
 
   colour(place) {
-    const lines = this.result.series.lines, agents = lines.slice(0, place).filter((line) => !line.ordinary).length;
-    return lines[place]?.ordinary ? (place - agents) % 4 : 4 + (agents % 4);
+    return this.result.tenants[place].ordinary ? ORDINARY[place % ORDINARY.length] : AGENT;
   }
 
   /* Figures that two views draw to one scale. */
@@ -163,31 +184,32 @@ export class View {
     return made;
   }
 
-  chart(key, title, unit, options) {
+  chart(key, title, unit, options, into = this.multiples) {
     let chart = this.charts.get(key);
     if (!chart) {
       chart = new Chart(title, unit, options);
       this.charts.set(key, chart);
     }
     this.wantedCharts.add(key);
-    this.multiples.append(chart.panel);
+    if (chart.panel.parentElement !== into) into.append(chart.panel);
     return chart;
   }
 
   draw(most) {
     const { series, phases } = this.result, frame = { starts: series.starts, end: series.end, width_s: series.width_s, phases };
-    const fit = this.members.filter((one) => one.series.starts.length === series.starts.length);
+    const fit = this.members.filter((one) => one.series.width_s === series.width_s);
+    const bins = series.starts.length;
     this.wantedCharts = new Set();
-    const queue = this.chart("queue", "Queue", "calls waiting and running", { height: 150, say: calls, least: 1 });
+    const queue = this.chart("queue", "Queue", "calls waiting and running", { height: 150, say: calls, least: 1 }, this.service);
     queue.update({ ...frame, most: most?.queue, series: [
       { name: "waiting", values: series.waiting, colour: "--c7", dash: [], line: 2, fill: true },
       { name: "running", values: series.running, colour: "--ink", dash: [2, 3], line: 1.5 },
-    ], bands: [band(fit, (one) => [one.series.waiting], "--c7")] });
-    const wait = this.chart("wait", "Queue wait", "mean of served calls by when they were due, ms", { height: 150, say: millis, least: 1, bands: 1 });
+    ], bands: [band(fit, (one) => [one.series.waiting], "--c7", bins)] });
+    const wait = this.chart("wait", "Queue wait", "mean of served calls by when they were due, ms", { height: 150, say: millis, least: 1 }, this.service);
     const ordinary = (one) => one.series.lines.filter((line) => line.ordinary);
     wait.update({ ...frame, most: most?.wait, series: series.lines.map((line, i) => (
-      { name: line.name, values: line.wait, colour: "--c" + this.colour(i), dash: DASHES[this.colour(i) % 4], line: 2 }
-    )), bands: [band(fit, (one) => ordinary(one).map((line) => line.wait), "--c0")] });
+      { name: line.name, values: line.wait, colour: "--c" + this.colour(i), dash: line.ordinary ? DASHES[i % 4] : [], line: 2 }
+    )), bands: [band(fit, (one) => ordinary(one).map((line) => line.wait), "--c0", bins)] });
     series.lines.forEach((line, i) => {
       const colour = "--c" + this.colour(i);
       const chart = this.chart(`tenant ${i} ${line.name} ${line.ordinary}`, line.name, "calls per second", { height: 150, say: rate, least: 1, loss: true, role: line.ordinary ? "" : "agent" });
@@ -195,27 +217,29 @@ export class View {
         { name: "offered", values: line.offered, colour: "--ink", dash: [], line: 1 },
         { name: "served", values: line.served, colour, dash: [], line: 2, fill: true },
         { name: "refused", values: line.refused, colour: "--soft", dash: [2, 3], line: 1.5 },
-      ], bands: [band(fit, (one) => [one.series.lines[i].served], colour)] });
+      ], bands: [band(fit, (one) => [one.series.lines[i].served], colour, bins)] });
     });
     const agent = series.lines.findIndex((line) => !line.ordinary);
-    const share = this.chart("share", "Re-plan share of the agent", "calls that follow a failure, of all due", { height: 150, say: part, least: 0.05 });
+    const share = this.chart("share", "Re-plan share", "calls that follow a failure, of all due", { height: 150, say: part, least: 0.05 }, this.service);
     const colour = "--c" + this.colour(agent);
-    share.update({ ...frame, most: 1.14, series: [{ name: "re-plans", values: series.lines[agent].replans, colour, dash: [], line: 2, fill: true }],
-      bands: [band(fit, (one) => [one.series.lines[agent].replans], colour)] });
+    share.update({ ...frame, most: 1.14, series: [{ name: "of the agent's calls", values: series.lines[agent].replans, colour, dash: [], line: 2, fill: true }],
+      bands: [band(fit, (one) => [one.series.lines[agent].replans], colour, bins)] });
     for (const [key, chart] of this.charts) {
       if (this.wantedCharts.has(key)) continue;
       chart.close();
       chart.panel.remove();
       this.charts.delete(key);
     }
-    if (this.traced !== this.result) {
+    const banded = fit.length >= 5 ? make("span", { className: "note", textContent: `darker bands: the middle 80 % of ${fit.length} trials` }) : "";
+    this.drawn.replaceChildren("Over time ", banded);
+    if (this.result.trace && this.traced !== this.result) {
       this.traced = this.result;
       this.trace.update(this.result.trace, this.result.tenants.map((row) => row.name));
     }
   }
 
   say() {
-    const now = this.result.summary, main = this.result.verdicts[0];
+    const now = this.result.summary, { main } = this;
     byId("status").textContent = `Setting ${this.letter}: ${main.word}. Ordinary tenants served ${percent(now.ordinary_served)}, ` +
       `agent offered ${number(now.agent_offered)} calls, at most ${number(now.most_waiting)} waiting.`;
   }
