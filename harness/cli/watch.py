@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from rich.text import Text
 
 from harness.cli.following import Follower
 from harness.cli.learn import parse_statuses
+from harness.cli.metrics_port import Tell, metrics_option, served
 from harness.cli.reading import DURATION, Parsed
 from harness.errors import BadInput
 from harness.profile.units import NS_PER_S, show_duration
@@ -30,9 +29,10 @@ from harness.recorded.account import Account
 from harness.recorded.fields import parse_map
 from harness.recorded.reader import Growing, Reading
 from harness.recorded.times import zone_of
-from harness.recorded.watch_metrics import CONTENT_TYPE, metrics
+from harness.recorded.watch_metrics import families
 from harness.recorded.watching import Alert, Row, Rules, Watch
 from harness.report.text import MISSING, clean, count, percent
+from stub_service.exposition import Busiest, Family, text
 
 SHOWN = 20
 _FORMATS = tuple(name for name in formats.NAMES if name != "har")
@@ -64,7 +64,7 @@ _FORMATS = tuple(name for name in formats.NAMES if name != "har")
 @click.option("--every", type=DURATION, default="5s", show_default=True, help="How often to look and to show.")
 @click.option("--fail", is_flag=True, help="End with exit code 1 at the first alert (with --once: if one stands).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a look, a line each.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Prometheus text on 127.0.0.1; 0: a free port.")
+@metrics_option
 @click.option("--textfile", type=click.Path(dir_okay=False, path_type=Path),
               help="Write Prometheus text here at each look, for the node exporter.")
 def command(
@@ -122,9 +122,6 @@ def _rules(
 Shown = Callable[[list[Alert]], object]
 """Told of each look, with the alerts that it brought."""
 
-Told = Callable[[str], object]
-"""Takes the Prometheus text of each look."""
-
 
 @dataclass
 class Looks:
@@ -135,12 +132,12 @@ class Looks:
     watch: Watch
     account: Account
     shown: Shown
-    told: list[Told]
+    told: list[Tell]
     fail: bool
     began: int = 0
 
     def __post_init__(self) -> None:
-        self._labels: dict[str, None] = {}
+        self._busiest = Busiest()
 
     def look(self) -> int:
         """Reads what has come; returns how many calls that were."""
@@ -152,9 +149,9 @@ class Looks:
         alerts = self.watch.alerts()
         self.began += sum(alert.began for alert in alerts)
         if self.told:
-            text = metrics(self.watch, self.account, self._labels)
+            found = families(self.watch, self.account, self._busiest)
             for tell in self.told:
-                tell(text)
+                tell(found)
         self.shown(alerts)
 
     def until(self, once: bool, every_ns: int, clock: Callable[[], int], wait: Callable[[float], object]) -> None:
@@ -268,50 +265,16 @@ def _lost(n: int) -> Text:
     return Text(count(n), "red" if n else "")
 
 
-def textfile_writer(path: Path) -> Told:
+def textfile_writer(path: Path) -> Tell:
     """Writes whole files only: the node exporter may read at any moment."""
 
-    def tell(text: str) -> None:
+    def tell(found: Sequence[Family]) -> None:
         try:
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".overload-", delete=False) as file:
-                file.write(text)
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".overload-", delete=False) as file:
+                file.write(text(found))
             os.chmod(file.name, 0o644)
             os.replace(file.name, path)
         except OSError as error:
             raise BadInput(f"{path}: cannot be written ({error.strerror}); give --textfile another file") from None
 
     return tell
-
-
-@contextlib.contextmanager
-def served(port: int) -> Iterator[Told]:
-    """Serves the newest text at /metrics on loopback, in a thread that ends with the block."""
-    newest = {"text": b""}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found = self.path.partition("?")[0] == "/metrics"
-            body = newest["text"] if found else b"see /metrics\n"
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Type", CONTENT_TYPE if found else "text/plain")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Says nothing: standard error is for people."""
-
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    except OSError as error:
-        raise BadInput(f"--metrics-port {port}: cannot be opened ({error.strerror}); give another, or 0") from None
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
-    thread.start()
-    click.echo(f"metrics at http://127.0.0.1:{server.server_port}/metrics", err=True)
-    try:
-        yield lambda text: newest.update(text=text.encode("utf-8", "backslashreplace"))
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

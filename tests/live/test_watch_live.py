@@ -21,7 +21,7 @@ def test_it_follows_a_rotation_and_ends_at_the_alert(tmp_path):
             address = watch.stderr.readline().split()[-1]
             assert '"offered":20' in watch.stdout.readline()
             with urllib.request.urlopen(address, timeout=30) as answer:
-                assert 'overload_watch_offered_total{tenant="a"} 20\n' in answer.read().decode()
+                assert 'overload_offered_total{source="log",tenant="a"} 20\n' in answer.read().decode()
             log.rename(tmp_path / "access.log.1")
             log.write_text("".join(clf(20 + at // 2, status=503 if at % 4 == 0 else 200) for at in range(60)))
             looks = watch.stdout.read().splitlines()  # to its end: it ends by itself

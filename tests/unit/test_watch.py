@@ -3,21 +3,24 @@
 import json
 import os
 import shlex
+import urllib.error
 import urllib.request
 
 import pytest
-from harness.cli.following import Follower
 
 from harness.cli import main
-from harness.cli.watch import Looks, command, served, textfile_writer
+from harness.cli.following import Follower
+from harness.cli.metrics_port import served
+from harness.cli.watch import Looks, command, textfile_writer
 from harness.recorded import watching
 from harness.recorded.account import Account
 from harness.recorded.errors import RecordedError
 from harness.recorded.lines import MAX_LINE_BYTES
 from harness.recorded.reader import Growing, Reading
 from harness.recorded.record import Record
-from harness.recorded.watch_metrics import metrics
+from harness.recorded.watch_metrics import LINES, families
 from harness.recorded.watching import LEVEL, OTHERS, RISE, Rules, Watch
+from stub_service.exposition import Busiest, family, text
 
 S = 1_000_000_000
 T0 = 1_431_857_100
@@ -244,40 +247,59 @@ def test_a_log_that_is_empty_at_first_finds_its_format_later(tmp_path, follow):
 # Prometheus
 
 
-def test_metrics_are_stable_bounded_and_escaped(monkeypatch):
-    from harness.recorded import watch_metrics
-
-    monkeypatch.setattr(watch_metrics, "MOST_LABELS", 2)
-    watch, account, known = Watch(Rules(least_calls=1)), Account(lines=4), {}
-    watch.add_all([record(0, 'a"\\', 503), record(1, 'a"\\'), record(2, "b"), record(3, "c", 500)])
+def test_metrics_have_the_names_of_a_trial_and_are_bounded():
+    watch, account, busiest = Watch(Rules(least_calls=1)), Account(lines=5), Busiest(2)
+    watch.add_all([record(0, 'a"\\', 503), record(1, 'a"\\'), record(2, "b"), record(2.5, "b"), record(3, "c", 500)])
     watch.alerts()
-    text = metrics(watch, account, known)
-    assert 'overload_watch_offered_total{tenant="a\\"\\\\"} 2\n' in text
-    assert 'overload_watch_offered_total{tenant="(others)"} 1\n' in text
-    assert 'overload_watch_failed_total{tenant="(others)"} 1\n' in text
-    assert 'overload_watch_inferred_replan_share{tenant="a\\"\\\\"} 0.5\n' in text
-    assert 'overload_watch_alerting{tenant="a\\"\\\\",kind="level"} 1\n' in text
-    assert "overload_watch_lines_total 4\n" in text
-    assert all(line.startswith(("# HELP overload_", "# TYPE overload_", "overload_")) for line in text.splitlines())
-    for line in text.splitlines():
-        if line.startswith("# TYPE"):
-            assert line.split()[3] in ("counter", "gauge")
+    said = text(families(watch, account, busiest)).decode()
+    a = 'source="log",tenant="a\\"\\\\"'
+    for line in (
+        f"overload_offered_total{{{a}}} 2",
+        f'overload_replans_total{{{a},rounds="inferred"}} 1',
+        f'overload_replan_share{{{a},rounds="inferred"}} 0.5',
+        f'overload_watch_alerting{{{a},kind="level"}} 1',
+        'overload_offered_total{source="log",tenant="(others)"} 1',
+        'overload_failed_total{source="log",tenant="(others)"} 1',
+        'overload_watch_window_calls{source="log",tenant="(others)"} 1',
+        "overload_watch_lines_total 5",
+    ):
+        assert line in said.splitlines()
+    assert 'overload_replan_share{source="log",tenant="(others)"' not in said
+
+
+def test_one_of_many_that_runs_away_late_has_series():
+    watch, account, busiest = Watch(Rules(least_calls=1)), Account(), Busiest(3)
+    watch.add_all(record(i / 10, f"t{i}") for i in range(20))
+    assert 'tenant="t19"' not in text(families(watch, account, busiest)).decode()
+    watch.add_all(record(3 + i / 100, "t19", 503) for i in range(100))
+    watch.alerts()
+    said = text(families(watch, account, busiest)).decode().splitlines()
+    assert 'overload_refused_total{source="log",tenant="t19"} 100' in said
+    assert 'overload_watch_alerting{source="log",tenant="t19",kind="level"} 1' in said
+    assert 'overload_offered_total{source="log",tenant="(others)"} 17' in said
 
 
 def test_metrics_are_served_on_loopback(capsys):
     with served(0) as tell:
-        tell("overload_x 1\n")
+        tell([family(LINES, [((), 1)])])
         address = capsys.readouterr().err.split()[-1]
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(address, timeout=10) as answer:
-            assert (answer.status, answer.read()) == (200, b"overload_x 1\n")
+            assert answer.status == 200
+            assert answer.read().splitlines()[-1] == b"overload_watch_lines_total 1"
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        asked = urllib.request.Request(address, headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+            assert answer.read().endswith(b"\n# EOF\n")
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(address.replace("/metrics", "/"), timeout=10)
 
 
 def test_a_textfile_is_written_whole(tmp_path):
     path = tmp_path / "overload.prom"
-    textfile_writer(path)("overload_x 1\n")
-    assert path.read_text() == "overload_x 1\n"
+    textfile_writer(path)([family(LINES, [((), 1)])])
+    assert path.read_text().endswith("\noverload_watch_lines_total 1\n")
     assert [one.name for one in tmp_path.iterdir()] == ["overload.prom"]
 
 
