@@ -45,6 +45,8 @@ _FILE_OF = {
     "agent.retry_budget": "retry_budget",
     "agent.adaptive_throttle": "adaptive_throttle",
     "agent.refusal_is_a_result": "refusal_result",
+    "tree.delegate_priced": "tree_priced",
+    "tree.inward_guard": "tree_guard",
     "trial": "decisions",
 }
 """Check, or its family -> its file, where it is neither the family's name (`v06`) nor the rule's

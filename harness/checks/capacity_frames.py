@@ -242,7 +242,7 @@ def size_of(batch: Batch) -> int:
 
 def batches_of(group: RunGroup) -> list[Batch]:
     """Those that a run of the group submits for certain, its sub-agents' included; re-plans are not."""
-    return [*group.batches, *(batch for child in group.children for batch in child.batches * child.count)]
+    return [*group.batches, *(batch for child, count, _ in group.sub_agents() for batch in child.batches * count)]
 
 
 def envelope_limit(frame: Frame, run: Run, name: str) -> int | None:

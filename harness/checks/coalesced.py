@@ -68,7 +68,7 @@ def _marked(frame: Frame) -> _Marked:
     text: dict[Key, str] = {}
     for name, tenant in frame.profile.tenants.items():
         for group in tenant.runs:
-            batches = [*group.batches, *(batch for child in group.children for batch in child.batches)]
+            batches = [*group.batches, *(batch for child, _, _ in group.sub_agents() for batch in child.batches)]
             for step in (step for batch in batches for step in batch.steps):
                 if step.coalesce is not None:
                     text[name, step.dependency, step.operation, step.tool] = step.coalesce

@@ -68,6 +68,11 @@ NEEDS: dict[str, tuple[Tier, ...]] = {
     "cost.unwound": _ARRIVED,
     "cost.size_class": (Tier.RUNS,),
     "cost.corridor": _ARRIVED,
+    "tree.bounded": _BOTH,
+    "tree.delegate_priced": _BOTH,
+    "tree.inward_guard": _ARRIVED,
+    "flood.cheap": _ARRIVED,
+    "flood.expensive": _ARRIVED,
 }
 """Check -> what it cannot be judged without, beside answers."""
 

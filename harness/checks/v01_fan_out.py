@@ -29,8 +29,10 @@ from harness.checks.capacity_frames import (
 )
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, none_of, verdict, withheld
+from harness.checks.tree_rows import OF_TREES
 from harness.checks.v05_histories import histories_of, ok
 from harness.checks.verdict import Verdict
+from harness.ledger.evidence import Row
 from harness.ledger.outcomes import BUDGET_EXHAUSTED, SERVED
 from harness.ledger.reader import Trial
 from harness.profile.base import Count, Part
@@ -98,9 +100,16 @@ def _tree(frame: Frame, root: str, runs: list[str]) -> _Tree:
             by_dependency.update({step.dependency: 0 for step in batch.steps})
             for step in batch.steps:
                 by_dependency[step.dependency] += step.repeat
-    told = any(BUDGET_EXHAUSTED in run.told(action) for run in views for action in (OPEN_RUN, SUBMIT))
+    told = any(_told(row) for run in views for row in run.calls)
     steps = [step for run in runs for step in frame.of_run.get(run, ())]
     return _Tree(frame.runs[root], views, steps, asked, by_dependency, exact, told)
+
+
+def _told(row: Row) -> bool:
+    """An open or a submit that was refused because the envelope holds too few calls; what else a tree may have too
+    little of is another check's."""
+    refused = row.get("action") in (OPEN_RUN, SUBMIT) and row.get("outcome") == BUDGET_EXHAUSTED
+    return refused and row.get("reason") not in OF_TREES
 
 
 def submitted(run: Run) -> list[Batch] | None:
@@ -112,7 +121,7 @@ def submitted(run: Run) -> list[Batch] | None:
         return None
     if run.parent is None:
         known = list(run.group.batches)
-    elif len(run.group.children) == 1:
+    elif len(run.group.children) == 1 and not run.group.children[0].children:
         known = list(run.group.children[0].batches)
     else:
         return None
@@ -171,7 +180,7 @@ def _whole(frame: Frame) -> list[Rule]:
             started += [step.id for step in arrived]
         elif arrived:
             size = _size(frame, *key)
-            turned = [step for step in steps if not step.arrivals and step.outcome == BUDGET_EXHAUSTED]
+            turned = [step for step in steps if not step.arrivals and _turned_away(step)]
             known = [step for step in steps if step.arrivals or step.outcome is not None]
             if turned or (size is not None and len(known) < size):
                 in_part.append("/".join(key))
@@ -186,6 +195,10 @@ def _whole(frame: Frame) -> list[Rule]:
     ]  # fmt: skip
 
 
+def _turned_away(step: Step) -> bool:
+    return step.outcome == BUDGET_EXHAUSTED and (step.end or {}).get("reason") not in OF_TREES
+
+
 def _size(frame: Frame, run: str, batch: str) -> int | None:
     """Of a batch by its name, `b<place>` or `b<place>.r<round>`; None if the profile does not tell."""
     view = frame.runs.get(run)
@@ -196,7 +209,8 @@ def _size(frame: Frame, run: str, batch: str) -> int | None:
         return size_of(view.group.replans.batch) if view.group.replans else None
     batches = view.group.batches
     if view.parent is not None:
-        batches = view.group.children[0].batches if len(view.group.children) == 1 else []
+        children = view.group.children
+        batches = children[0].batches if len(children) == 1 and not children[0].children else []
     place = int(name[1:]) if name[:1] == "b" and name[1:].isdecimal() else -1
     return size_of(batches[place]) if 0 <= place < len(batches) else None
 

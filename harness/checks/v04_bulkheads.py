@@ -105,7 +105,7 @@ def slowed_in(frame: Frame, window: Window) -> set[BulkheadKey]:
 
 
 def _called(group: RunGroup) -> set[BulkheadKey]:
-    batches = [*group.batches, *(batch for child in group.children for batch in child.batches)]
+    batches = [*group.batches, *(batch for child, _, _ in group.sub_agents() for batch in child.batches)]
     batches += [group.replans.batch] if group.replans else []
     return {(step.dependency, step.operation) for batch in batches for step in batch.steps}
 

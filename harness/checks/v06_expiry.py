@@ -162,7 +162,7 @@ def _asked(frame: Frame) -> dict[str, int]:
     longest: dict[str, int] = {}
     for name, tenant in frame.profile.tenants.items():
         deadlines = [group.envelope.deadline for group in tenant.runs]
-        deadlines += [child.envelope.deadline for group in tenant.runs for child in group.children]
+        deadlines += [child.envelope.deadline for group in tenant.runs for child, _, _ in group.sub_agents()]
         stated = [deadline for deadline in deadlines if deadline is not None]
         if stated and len(stated) == len(deadlines):
             longest[name] = max(stated)

@@ -103,7 +103,7 @@ def _most_submits(profile: Profile, name: str) -> int:
     most = 0
     for group in profile.tenants[name].runs:
         own = len(group.batches) * (1 + (group.replans.rounds if group.replans else 0))
-        most = max(most, own, *(len(child.batches) for child in group.children))
+        most = max(most, own, *(len(child.batches) for child, _, _ in group.sub_agents()))
     return most
 
 

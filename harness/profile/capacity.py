@@ -6,12 +6,14 @@ its dependencies, and a tenant's `runs:` what its agents do. Words: ARCHITECTURE
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from harness.profile.base import Count, DurationNs, Name, Part, RatePerS, TrafficClass
 from harness.profile.cost import Cost, Hints, Quota, RequestClass, Usage
+from harness.profile.tree import TreeLimits
 from harness.profile.units import NS_PER_S
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -90,8 +92,9 @@ class TenantShare(Part):
     queue: NonNegative = 50
 
 
-class Envelope(Part):
-    """Limits of one run. What is left out comes from `capacity.envelope`, and there from the defaults."""
+class Envelope(TreeLimits):
+    """Limits of one run, and of the tree of its sub-agents. What is left out comes from `capacity.envelope`, and there
+    from the defaults."""
 
     deadline: DurationNs | None = None
     attempts: Count | None = None
@@ -100,15 +103,18 @@ class Envelope(Part):
     budgets: dict[Name, NonNegative] | None = None
 
 
-class DefaultEnvelope(Part):
+class DefaultEnvelope(TreeLimits):
     """What a run gets that asks for nothing. budgets: dependency -> calls; one that is not named has no budget of its
-    own."""
+    own. delegate_cost, tool_cost: what each takes of `credits`, 1 unless stated; with `cost`, a delegation claims its
+    price of its tenant's bucket, too."""
 
     deadline: DurationNs = 90 * NS_PER_S
     attempts: Count = 20
     parallel: Count = 3
     retry_tokens: NonNegative = 2
     budgets: dict[Name, NonNegative] = {}
+    delegate_cost: NonNegative | None = None
+    tool_cost: NonNegative | None = None
 
 
 class Retry(Part):
@@ -193,13 +199,18 @@ class ReplanBatch(Part):
     rounds: Count = 1
 
 
+MOST_LEVELS = 8
+MOST_AGENTS = 10_000
+
+
 class Child(Part):
     """A sub-agent that the run starts with its first batch: `count` runs with their own batches. Its envelope is carved
-    out of the parent's."""
+    out of the parent's. children: sub-agents of its own."""
 
     batches: Annotated[list[Batch], Field(min_length=1)]
     envelope: Envelope = Envelope()
     count: Count = 1
+    children: list[Child] = []
 
 
 class RunGroup(Part):
@@ -237,3 +248,26 @@ class RunGroup(Part):
         if self.rate is not None and self.count != 1:
             raise ValueError("`count` belongs to `at`; a rate begins one run at a time")
         return self
+
+    def sub_agents(self) -> Iterator[tuple[Child, int, int]]:
+        """(sub-agent, how many of it one run starts, its level: 1 for those of the run itself), at every level."""
+        level = [(child, child.count) for child in self.children]
+        for depth in range(1, MOST_LEVELS + 1):
+            yield from ((child, count, depth) for child, count in level)
+            level = [(below, count * below.count) for child, count in level for below in child.children]
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if _levels(self.children) > MOST_LEVELS:
+            raise ValueError(f"sub-agents of sub-agents, and so on, may be {MOST_LEVELS} levels deep; nest them less")
+        agents = sum(count for _, count, _ in self.sub_agents())
+        if agents > MOST_AGENTS:
+            raise ValueError(f"one run would start {agents:,} sub-agents; at most {MOST_AGENTS:,}")
+        return self
+
+
+def _levels(children: list[Child]) -> int:
+    depth = 0
+    while children:
+        depth, children = depth + 1, [below for child in children for below in child.children]
+    return depth

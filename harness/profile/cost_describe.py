@@ -82,7 +82,7 @@ def used_by(group: RunGroup) -> float:
             if step.usage is not None and step.usage.tokens is not None
         )
 
-    return of(group) + sum(child.count * of(child) for child in group.children)
+    return of(group) + sum(count * of(child) for child, count, _ in group.sub_agents())
 
 
 def _cost(rate: Fraction) -> str:

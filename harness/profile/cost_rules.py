@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:  # the model imports this module
-    from harness.profile.capacity import Capacity, RunGroup
+    from harness.profile.capacity import Capacity, Child, RunGroup
     from harness.profile.cost import Bucket, Cost
     from harness.profile.model import Tenant
 
@@ -93,11 +93,19 @@ def _of_tenant(at: Path, tenant: Tenant, capacity: Capacity | None) -> Iterator[
                 yield (*step_at, "usage"), rule
 
 
+def children_of(at: Path, parent: RunGroup | Child) -> Iterator[tuple[Path, Child]]:
+    """Every sub-agent below it, with its path."""
+    for i, child in enumerate(parent.children):
+        here: Path = (*at, "children", i)
+        yield here, child
+        yield from children_of(here, child)
+
+
 def _steps(at: Path, group: RunGroup) -> Iterator[tuple[Path, Any]]:
     places: list[tuple[Path, Any]] = [((*at, "batches", i), batch) for i, batch in enumerate(group.batches)]
     if group.replans is not None:
         places.append(((*at, "replans", "batch"), group.replans.batch))
-    for i, child in enumerate(group.children):
-        places += [((*at, "children", i, "batches", j), batch) for j, batch in enumerate(child.batches)]
+    for here, child in children_of(at, group):
+        places += [((*here, "batches", j), batch) for j, batch in enumerate(child.batches)]
     for place, batch in places:
         yield from (((*place, "steps", i), step) for i, step in enumerate(batch.steps))

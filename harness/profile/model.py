@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from harness.profile.base import Count, DurationNs, Name, Part, RatePerS, RetriedOutcome, Share, ToolName, TrafficClass
 from harness.profile.capacity import Capacity, Fault, RunGroup
 from harness.profile.rules import Contradictions, contradictions
+from harness.profile.tree import Loop
 from harness.profile.units import NS_PER_S
 
 V = TypeVar("V")
@@ -254,19 +255,6 @@ class Budget(Part):
 def _one_or_several(value: Any) -> Any:
     """A single budget stands for the list of it."""
     return value if isinstance(value, list) else [] if value is None else [value]
-
-
-class Loop(Part):
-    """What ends an agent's own loop: attempts of one run, and tokens (a call's cost, else 1) along one branch of it."""
-
-    iterations: Count | None = None
-    branch_tokens: Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)] | None = None
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if self.iterations is None and self.branch_tokens is None:
-            raise ValueError("a loop guard needs iterations, branch_tokens or both")
-        return self
 
 
 class Adaptive(Part):

@@ -41,10 +41,10 @@ def of_group(profile: Profile, group: RunGroup) -> RunDemand:
     rounds = group.replans.rounds if group.replans else 0
     batches = len(group.batches)
     calls = 2 + batches * (1 + rounds) + (group.cancel_after is not None)
-    calls += sum(child.count * (2 + len(child.batches)) for child in group.children)
+    calls += sum(count * (2 + len(child.batches)) for child, count, _ in group.sub_agents())
     own = _steps(group.batches)
     again = rounds * batches * (_steps([group.replans.batch]) if group.replans else 0)
-    wanted = own + again + sum(child.count * _steps(child.batches) for child in group.children)
+    wanted = own + again + sum(count * _steps(child.batches) for child, count, _ in group.sub_agents())
     defaults = profile.capacity.envelope if profile.capacity else None
     attempts, tokens = group.envelope.attempts, group.envelope.retry_tokens
     if attempts is None:
@@ -56,7 +56,7 @@ def of_group(profile: Profile, group: RunGroup) -> RunDemand:
 
 def steps_in(group: RunGroup) -> Iterator[Step]:
     """Every step that a run of the group may submit, as it is described: re-plans and sub-agents included."""
-    batches = [*group.batches, *(batch for child in group.children for batch in child.batches)]
+    batches = [*group.batches, *(batch for child, _, _ in group.sub_agents() for batch in child.batches)]
     if group.replans is not None:
         batches.append(group.replans.batch)
     for batch in batches:

@@ -77,7 +77,7 @@ def _of_group(profile: Profile, name: str, tenant: Tenant, group: RunGroup) -> I
 
 def _also(group: RunGroup) -> str:
     more = ", all at once" if group.parallel and len(group.batches) > 1 else ""
-    agents = sum(child.count for child in group.children)
+    agents = sum(count for _, count, _ in group.sub_agents())
     if agents:
         more += f", {agents} sub-agent{_s(agents)} included"
     if group.replans:
@@ -99,7 +99,7 @@ def _beyond(profile: Profile, who: str, group: RunGroup) -> Iterator[str]:
     wanted = of_group(profile, group).steps
     if wanted > attempts:
         yield f"{who}: it asks for {wanted} steps of {attempts} attempts, so some will end budget_exhausted."
-    batches = [*group.batches, *(batch for child in group.children for batch in child.batches * child.count)]
+    batches = [*group.batches, *(batch for child, count, _ in group.sub_agents() for batch in child.batches * count)]
     asked: Counter[str] = Counter()
     for step in (step for batch in batches for step in batch.steps):
         asked[step.dependency] += step.repeat

@@ -172,10 +172,10 @@ def _of_group(
         yield from _of_batch((*at, "batches", i), batch, known)
     if group.replans is not None:
         yield from _of_batch((*at, "replans", "batch"), group.replans.batch, known)
-    for i, child in enumerate(group.children):
-        yield from _of_envelope((*at, "children", i, "envelope"), child.envelope, known)
+    for here, child in cost_rules.children_of(at, group):
+        yield from _of_envelope((*here, "envelope"), child.envelope, known)
         for j, batch in enumerate(child.batches):
-            yield from _of_batch((*at, "children", i, "batches", j), batch, known)
+            yield from _of_batch((*here, "batches", j), batch, known)
 
 
 def _of_envelope(at: Path, envelope: Envelope, known: tuple[str, ...] | None) -> Iterator[Contradiction]:

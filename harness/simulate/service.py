@@ -8,6 +8,7 @@ from harness.simulate.cost import cost_config, quota, usages
 from harness.profile.model import Admission, Profile
 from stub_service.capacity import config as made
 from stub_service.capacity.config import CapacityConfig
+from stub_service.capacity.tree import TreeLimits
 from stub_service.config import AdmissionConfig, ServiceTimeConfig, SharedServiceConfig
 
 FOR_EVER_NS = 2**62
@@ -70,6 +71,9 @@ def capacity_config(profile: Profile) -> CapacityConfig:
             envelope.parallel,
             envelope.retry_tokens,
             tuple(envelope.budgets.items()),
+            TreeLimits(**envelope.tree),
+            envelope.delegate_cost,
+            envelope.tool_cost,
         ),
         retry=made.Retry(retry.base, retry.most, retry.jitter),
         recovery=made.Recovery(float(recovery.from_rate), float(recovery.to_rate), recovery.ramp),

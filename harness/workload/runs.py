@@ -2,7 +2,7 @@
 
 An event object without a clock, driven like any other caller (source.py). One run:
 
-    open -> its children open, and its batches are submitted: one after another, or all at once (`parallel`)
+    open -> its children open and its batches are submitted: one after another, or all at once (`parallel`)
          -> after a batch that was not all served: the re-plan batch, `after` later, round + 1, for `rounds` rounds
          -> once its batches and its children have ended: finish
 
@@ -299,7 +299,11 @@ def _plan_of(group: RunGroup) -> _Plan:
 
 def _child(group: RunGroup, child: Child) -> _Plan:
     body = _open_body(group, f"{group.name}.child", child.envelope)
-    return _Plan(open_body=body, batches=tuple(_steps(batch) for batch in child.batches))
+    return _Plan(
+        open_body=body,
+        batches=tuple(_steps(batch) for batch in child.batches),
+        children=tuple(_child(group, below) for below in child.children for _ in range(below.count)),
+    )
 
 
 def _open_body(group: RunGroup, task_class: str, envelope: Envelope) -> dict[str, Any]:
@@ -308,7 +312,7 @@ def _open_body(group: RunGroup, task_class: str, envelope: Envelope) -> dict[str
         whole, rest = divmod(envelope.deadline, 1_000_000)
         body["deadline_ms"] = envelope.deadline / 1e6 if rest else whole
     limits = {name: getattr(envelope, name) for name in ("attempts", "parallel", "retry_tokens", "budgets")}
-    return {**body, **{name: limit for name, limit in limits.items() if limit is not None}}
+    return {**body, **{name: limit for name, limit in limits.items() if limit is not None}, **envelope.tree}
 
 
 def _cost_told(group: RunGroup) -> dict[str, Any]:

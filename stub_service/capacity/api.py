@@ -131,6 +131,8 @@ async def _open(controller: Controls, tenant: str, body: bytes, request: str | N
     }
     if opened.cost is not None:
         told["cost"] = dict(opened.cost)
+    if opened.tree is not None:
+        told["tree"] = dict(opened.tree)
     return ApiAnswer(201, told, {"Location": f"/runs/{opened.run}"})
 
 

@@ -81,6 +81,19 @@ class Bucket:
         self.reserved += forecast
         return Claim(forecast)
 
+    def widen(self, claim: Claim, cost: int, now_ns: int) -> Short | None:
+        """Adds to what a claim is forecast at (None), or says how long it lacks."""
+        short = self.short_of(cost, now_ns)
+        if short is None and not claim.settled:
+            self.narrow(claim, -cost)
+        return short
+
+    def narrow(self, claim: Claim, cost: int) -> None:
+        """Takes from what a claim is forecast at."""
+        before = claim.held
+        claim.forecast -= cost
+        self.reserved += claim.held - before
+
     def spend(self, claim: Claim, cost: int) -> None:
         """More of the claim is known to be used. After its settlement it is taken from the balance at once."""
         if claim.settled:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stub_service.capacity.cost_config import CostConfig, Quota, Usage, cost_from_json, usages_from_json
+from stub_service.capacity.tree import NO_LIMITS, Prices, TreeLimits
 
 TRAFFIC_CLASSES = ("interactive", "approval_resume", "autonomous", "maintenance")
 """In order of precedence: foreground first."""
@@ -92,13 +93,24 @@ class TenantShare:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeDefaults:
-    """What a run gets that asks for nothing. budgets: (dependency, calls)."""
+    """What a run gets that asks for nothing. budgets: (dependency, calls). tree: of a run and all sub-agents below it.
+    delegate_cost, tool_cost: what each takes of its credits, 1 unless stated; where cost is counted, a delegation also
+    claims a delegate_cost that is stated of its tenant's bucket."""
 
     deadline_ns: int = 90_000_000_000
     attempts: int = 20
     parallel: int = 3
     retry_tokens: int = 2
     budgets: tuple[tuple[str, int], ...] = ()
+    tree: TreeLimits = NO_LIMITS
+    delegate_cost: int | None = None
+    tool_cost: int | None = None
+
+    @property
+    def prices(self) -> Prices:
+        return Prices(
+            1 if self.delegate_cost is None else self.delegate_cost, 1 if self.tool_cost is None else self.tool_cost
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,4 +208,5 @@ def _dependency(document: dict[str, Any]) -> Dependency:
 
 
 def _envelope(document: dict[str, Any]) -> EnvelopeDefaults:
-    return EnvelopeDefaults(**{**document, "budgets": tuple((str(d), int(n)) for d, n in document["budgets"])})
+    budgets = tuple((str(d), int(n)) for d, n in document["budgets"])
+    return EnvelopeDefaults(**{**document, "budgets": budgets, "tree": TreeLimits(**document.get("tree", {}))})

@@ -10,7 +10,7 @@ Never trusts a tenant that it is told in a body, never starts a step that its ba
 
 from __future__ import annotations
 
-from asyncio import gather
+from asyncio import gather, get_running_loop
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from stub_service.capacity.coalesce import Coalescer
 from stub_service.capacity.config import CapacityConfig
 from stub_service.capacity.context import Denied
-from stub_service.capacity.costs import Account, CostControl
+from stub_service.capacity.costs import DEADLINE, LOOK_AGAIN_NS, Account, CostControl
 from stub_service.capacity.dispatch import Dispatcher
 from stub_service.capacity.envelope import Envelope, envelope_of
 from stub_service.capacity.ports import Batch, BatchResult, CallDependency, RunWish, StepResult
@@ -42,6 +42,7 @@ from stub_service.capacity.runs import (
     worst,
 )
 from stub_service.capacity.steps import StepFlow
+from stub_service.capacity.tree import NO_LIMITS, Branch, Trees
 
 KEPT_RUNS = 5_000
 """Ended runs that can still be read; older ones are forgotten, so that memory does not grow with time."""
@@ -68,6 +69,7 @@ class Controller:
         self.runs: dict[str, Run] = {}
         self._ended: dict[str, None] = {}
         self._opened = 0
+        self.trees = Trees(config.envelope.tree, config.envelope.prices)
         self.costs: CostControl | None = None
         if config.cost is not None:
             self.costs = self.flow.costs = CostControl(config.cost, now_ns, record, self._vanished)
@@ -83,11 +85,7 @@ class Controller:
         if costs is None:
             return self.open_run(tenant, wish, request)
         if wish.parent_run is not None:
-            parent = self.runs.get(wish.parent_run)
-            opened = self.open_run(tenant, wish, request)
-            if parent is not None and parent.account is not None and opened.run is not None:
-                costs.began(parent.account, self.runs[opened.run])
-            return opened
+            return self._open_sub_agent(costs, tenant, wish, request)
         asked_ns = self.now_ns()
         deadline_ns = asked_ns + (self.config.envelope.deadline_ns if wish.deadline_ns is None else wish.deadline_ns)
         account = await costs.admit(tenant, wish, deadline_ns, request)
@@ -96,6 +94,21 @@ class Controller:
             refused = self._refused(tenant, wish, account.outcome, account.reason, now_ns, request)
             return replace(refused, retry_after_s=None if account.wait_ns is None else account.wait_ns / 1e9)
         return self._open_with(account, tenant, replace(wish, deadline_ns=max(1, deadline_ns - now_ns)), request)
+
+    def _open_sub_agent(self, costs: CostControl, tenant: str, wish: RunWish, request: str | None) -> Opened | Refused:
+        """On the account of its parent; to delegate is an admission decision, at the price that is stated for it."""
+        parent, price = self.runs.get(wish.parent_run or ""), self.config.envelope.delegate_cost or 0
+        account = parent.account if parent is not None and parent.tenant == tenant else None
+        denied = costs.delegate(account, price) if account is not None else None
+        if denied is not None:
+            refused = self._refused(tenant, wish, denied.outcome, denied.reason, self.now_ns(), request)
+            return replace(refused, retry_after_s=None if denied.wait_ns is None else denied.wait_ns / 1e9)
+        opened = self.open_run(tenant, wish, request)
+        if account is not None and opened.run is not None:
+            costs.began(account, self.runs[opened.run])
+        elif account is not None:
+            costs.not_delegated(account, price)
+        return opened
 
     def _open_with(self, account: Account, tenant: str, wish: RunWish, request: str | None) -> Opened | Refused:
         assert self.costs is not None
@@ -109,7 +122,8 @@ class Controller:
 
     def _vanished(self, run: Run, reason: str) -> None:
         """Nobody asks for the run any more: it ends, and is settled."""
-        self._end(run, ENDED_CANCELLED, EXPIRED, run.account.request if run.account else None, reason)
+        known = run.account or run.branch
+        self._end(run, ENDED_CANCELLED, EXPIRED, known.request if known else None, reason)
 
     def open_run(self, tenant: str, wish: RunWish, request: str | None = None) -> Opened | Refused:
         """Opens a run of the authenticated tenant with its envelope."""
@@ -130,10 +144,41 @@ class Controller:
             if parent is not None:
                 parent.exhausted = parent.exhausted or envelope
             return self._refused(tenant, wish, BUDGET_EXHAUSTED, envelope, now_ns, request)
+        branch = self.branch_for(wish, parent)
+        if isinstance(branch, str):
+            envelope.close()
+            if parent is not None:
+                parent.exhausted = parent.exhausted or branch
+            return self._refused(tenant, wish, BUDGET_EXHAUSTED, branch, now_ns, request)
         run = self._admit_run(tenant, wish, envelope, parent, now_ns)
         self.events.run(run, "opened", None, now_ns, request)
         budgets = tuple(envelope.budgets.items())
-        return Opened(run.id, run.deadline_ns, envelope.attempts, envelope.retry_tokens, run.parallel, budgets)
+        opened = Opened(run.id, run.deadline_ns, envelope.attempts, envelope.retry_tokens, run.parallel, budgets)
+        if branch is None:
+            return opened
+        run.branch, branch.request = branch, request
+        self._watch(run)
+        return replace(opened, tree=branch.view())
+
+    def branch_for(self, wish: RunWish, parent: Run | None) -> Branch | str | None:
+        """A run's place in its tree, or what there is too little of for it; None: it is in none."""
+        if parent is None or parent.branch is None:
+            return self.trees.root(wish.tree)
+        return parent.branch.delegate(wish.tree or NO_LIMITS)
+
+    def _watch(self, run: Run, not_before_ns: int = 0) -> None:
+        """A branch whose agent is gone is settled at its deadline all the same."""
+        left_ns = max(run.deadline_ns, not_before_ns) - self.now_ns()
+        assert run.branch is not None
+        run.branch.timer = get_running_loop().call_later(max(0, left_ns) / 1e9, self.look_after, run)
+
+    def look_after(self, run: Run) -> None:
+        """At the deadline of a run of a tree: what is under way ends first."""
+        now_ns = self.now_ns()
+        if run.outcome is None and (run.active or now_ns < run.deadline_ns):
+            self._watch(run, now_ns + LOOK_AGAIN_NS if run.active else 0)
+        elif run.outcome is None:
+            self._vanished(run, DEADLINE)
 
     def envelope_for(self, wish: RunWish, parent: Run | None) -> Envelope | str:
         """A run's envelope; a child's is carved out of its parent's, or what is missing for it."""
@@ -206,6 +251,10 @@ class Controller:
         if now_ns >= run.deadline_ns:
             return EXPIRED, "deadline"
         missing = run.envelope.take(batch.steps, batch.round)
+        if not missing and run.branch is not None:
+            missing = run.branch.admit(len(batch.steps))
+            for step in batch.steps if missing else ():
+                run.envelope.give_back(step.dependency)
         return (BUDGET_EXHAUSTED, missing) if missing else None
 
     def _refuse_batch(self, run: Run, batch: Batch, outcome: str, reason: str, now_ns: int) -> BatchResult:
@@ -248,6 +297,8 @@ class Controller:
         self.events.run(run, outcome, reason, self.now_ns(), request)
         if self.costs is not None:
             self.costs.seen(run, self.now_ns())
+        if run.branch is not None and not run.active:
+            run.branch.end()
         self._ended[run.id] = None
         if len(self._ended) > KEPT_RUNS:
             oldest = next(iter(self._ended))
@@ -281,4 +332,5 @@ class Controller:
             "retries": sum(1 for live in active if live.state == "retries"),
             "steps": len(active),
             **(self.costs.leftovers() if self.costs is not None else {}),
+            **self.trees.leftovers(),
         }

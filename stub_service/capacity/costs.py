@@ -164,6 +164,22 @@ class CostControl:
         account.used += tokens
         self.charge(account, tokens)
 
+    def delegate(self, account: Account, price: int) -> Denied | None:
+        """Claims the price of a sub-agent of its tenant's bucket, beside what the run has claimed (None); or says why
+        not."""
+        bucket, claim = account.bucket, account.claim
+        if bucket is None or claim is None or not price:
+            return None
+        short = bucket.widen(claim, price, self.now_ns())
+        if short is None:
+            return None
+        return Denied(BUDGET_EXHAUSTED if short.debt else THROTTLED, TOKENS, short.wait_ns)
+
+    def not_delegated(self, account: Account, price: int) -> None:
+        """The sub-agent was refused for another reason."""
+        if account.bucket is not None and account.claim is not None and price:
+            account.bucket.narrow(account.claim, price)
+
     def charge(self, account: Account, cost: int) -> None:
         if account.bucket is not None and account.claim is not None:
             account.bucket.spend(account.claim, cost)

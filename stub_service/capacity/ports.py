@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from stub_service.capacity.forecast import Hints
+from stub_service.capacity.tree import TreeLimits
 
 READ, WRITE, READBACK = "read", "write", "readback"
 
 
 @dataclass(frozen=True, slots=True)
 class RunWish:
-    """What a run asks for when it opens; None: the configured default. request_class, forecast: what it will cost."""
+    """What a run asks for when it opens; None: the configured default. request_class, forecast: what it will cost.
+    tree: what it and all sub-agents below it may use together."""
 
     traffic_class: str = "autonomous"
     task_class: str | None = None
@@ -30,6 +32,7 @@ class RunWish:
     parent_run: str | None = None
     request_class: str | None = None
     forecast: Hints | None = None
+    tree: TreeLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)

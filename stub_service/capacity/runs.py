@@ -21,6 +21,7 @@ from stub_service.capacity.records import DONE as USER_DONE
 from stub_service.capacity.records import NEEDS_PERSON as USER_NEEDS_PERSON
 from stub_service.capacity.records import STOPPED, WILL_RETRY
 from stub_service.capacity.reserve import RANK
+from stub_service.capacity.tree import Branch
 
 if TYPE_CHECKING:  # the accounts look at runs
     from stub_service.capacity.costs import Account
@@ -53,7 +54,8 @@ def worst(results: tuple[StepResult, ...]) -> StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run that may submit. budgets: (dependency, calls). cost: of a run that has an account."""
+    """A run that may submit. budgets: (dependency, calls). cost: of a run that has an account. tree: what is left of
+    the limits of its tree."""
 
     run: str | None
     deadline_ns: int
@@ -64,6 +66,7 @@ class Opened:
     outcome: str = "served"
     reason: str | None = None
     cost: Mapping[str, Any] | None = None
+    tree: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Run:
         "account",
         "active",
         "bad",
+        "branch",
         "children",
         "deadline_ns",
         "envelope",
@@ -131,6 +135,7 @@ class Run:
         self.good_round = -1
         self.in_flight = 0
         self.account: Account | None = None
+        self.branch: Branch | None = None
         self.active: dict[LiveStep, None] = {}
         self.waiting: deque[LiveStep] = deque()
         self.results: list[tuple[str, StepResult]] = []
@@ -155,12 +160,13 @@ class Run:
 
 class LiveStep:
     """One step on its way. attempt: of the call that runs or ran last; 0 before the first. paid: how many its run has
-    paid for. permit: it counts as one of the run's parallel steps."""
+    paid for. permit: it counts as one of the run's parallel steps. cut: what its answer did not fit into."""
 
     __slots__ = (
         "asked_ns",
         "attempt",
         "batch",
+        "cut",
         "displaced_ns",
         "estimated_ns",
         "future",
@@ -188,6 +194,7 @@ class LiveStep:
         self.attempt = 0
         self.paid = 1
         self.permit = False
+        self.cut: str | None = None
         self.asked_ns = now_ns
         self.queue_wait_ns = 0
         self.service_ns: int | None = None
@@ -220,6 +227,7 @@ def remaining(run: Run) -> dict[str, Any]:
 def view(run: Run) -> dict[str, Any]:
     """The run as its owner may read it."""
     cost = {"cost": run.account.view()} if run.account is not None else {}
+    tree = {"tree": run.branch.view()} if run.branch is not None else {}
     return {
         "run": run.id,
         "tenant": run.tenant,
@@ -231,6 +239,7 @@ def view(run: Run) -> dict[str, Any]:
         "remaining": remaining(run),
         "in_flight": run.in_flight,
         **cost,
+        **tree,
         "steps": [_ended(batch, result) for batch, result in run.results] + [_active(live) for live in run.active],
     }
 

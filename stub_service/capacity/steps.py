@@ -26,6 +26,7 @@ from stub_service.capacity.records import WILL_RETRY
 from stub_service.capacity.retry import Failed, RetryOwner
 from stub_service.capacity.retry_after import stated_wait_ns
 from stub_service.capacity.runs import (
+    BUDGET_EXHAUSTED,
     CANCELLED,
     COALESCED,
     EXPIRED,
@@ -93,6 +94,8 @@ class StepFlow:
                 self._next_in_run(run)
             if run.account is not None and self.costs is not None:
                 self.costs.seen(run, self.now_ns())
+            if run.branch is not None and run.state != OPEN and not run.active:
+                run.branch.end()
 
     async def _wait_in_run(self, live: LiveStep) -> StepResult | None:
         run = live.run
@@ -141,7 +144,7 @@ class StepFlow:
         result = leader.result
         if result is None or (result.outcome not in GOOD and result.attempts == 0):
             return None
-        if result.outcome in (CANCELLED, EXPIRED):
+        if result.outcome in (CANCELLED, EXPIRED, BUDGET_EXHAUSTED):
             return None
         live.leader = leader.name
         if result.outcome in GOOD:
@@ -162,6 +165,8 @@ class StepFlow:
             if live.run.state != OPEN:
                 return self.late(live, answer)
             if answered_well(answer):
+                if live.cut is not None and live.step.operation != WRITE:
+                    return self.exhausted(live, live.cut, self.now_ns())
                 return self.end(live, SERVED, None, self.now_ns(), answer=answer)
             if self.retry.ambiguous(live.step, answer.status):
                 found = await self.readback.settle(live)
@@ -180,6 +185,8 @@ class StepFlow:
         stopped = self.stopped(live, GO, now_ns)
         if stopped:
             return stopped
+        if live.run.branch is not None and (spent := live.run.branch.spent()) is not None:
+            return self.exhausted(live, spent, now_ns)
         admitted = self.dispatch.admit(live, now_ns, again)
         bulkhead = self.dispatch.bulkheads[live.step.dependency, live.step.operation]
         if type(admitted) is Refusal:
@@ -194,12 +201,19 @@ class StepFlow:
             stopped = self.stopped(live, signal, live.displaced_ns if signal == DISPLACED else None)
             if stopped:
                 return stopped
+            if live.run.branch is not None and (spent := live.run.branch.spent()) is not None:
+                return self.exhausted(live, spent, self.now_ns())
             # Its slot is its own since then: live, the loop may come back to it a little later.
             now_ns = live.grant.started_ns if live.grant is not None else self.now_ns()
         live.attempt += 1
         live.state = "running"
         self.events.step(live, bulkhead, "step", "admitted", None, now_ns)
         return None
+
+    def exhausted(self, live: LiveStep, missing: str, now_ns: int) -> StepResult:
+        """The tree has too little left: the step does not start, or its answer is not handed on."""
+        live.run.exhausted = live.run.exhausted or missing
+        return self.end(live, BUDGET_EXHAUSTED, missing, now_ns)
 
     async def wait_for_slot(self, live: LiveStep) -> str:
         """Until it has one (`go`), has no more time, or has to go."""
@@ -215,6 +229,8 @@ class StepFlow:
         self.dispatch.told(live, blames(answer), now_ns)
         if self.costs is not None:
             self.costs.spend(live.run, answer.body)
+        if live.run.branch is not None:
+            live.cut = live.run.branch.take_in(answer.body)
         if answer.status == 429:
             grant.bulkhead.hold.answered(answer, now_ns)
         return answer
@@ -321,6 +337,8 @@ class StepFlow:
         self.dispatch.release(live, now_ns)
         if live.attempt < live.paid:
             run.envelope.give_back(live.step.dependency)
+            if run.branch is not None and not live.attempt:
+                run.branch.give_back()
         status = user_status(outcome)
         body = answer.body if answer else answer_of.body if answer_of else {}
         wait_s = max(0, retry_at_ns - now_ns) / 1e9 if retry_at_ns is not None else None

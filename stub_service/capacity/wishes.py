@@ -6,6 +6,7 @@ Raises `BadRequest`, and nothing else: it names the field, the rule, and what wo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,6 +16,7 @@ from stub_service.capacity.config import TRAFFIC_CLASSES
 from stub_service.capacity.cost_config import REQUEST_CLASSES
 from stub_service.capacity.forecast import Hints
 from stub_service.capacity.ports import READ, WRITE, Batch, RunWish, Step
+from stub_service.capacity.tree import MOST_USED, TreeLimits
 
 MOST_STEPS = 1000
 MOST_TEXT = 200
@@ -48,6 +50,7 @@ def read_wish(body: bytes, dependencies: Iterable[str]) -> RunWish:
         parent_run=_text(document, "parent_run", ""),
         request_class=_one_of(document, "request_class", "", REQUEST_CLASSES, "") or None,
         forecast=_hints(document),
+        tree=_tree(document),
     )
 
 
@@ -75,8 +78,10 @@ def read_batch(body: bytes, request: str | None, dependencies: Iterable[str]) ->
 
 _WISH = (
     "traffic_class", "task_class", "priority", "release", "deadline_ms", "attempts", "parallel", "retry_tokens",
-    "budgets", "parent_run", "request_class", "forecast",
+    "budgets", "parent_run", "request_class", "forecast", *(_TREE := tuple(one.name for one in fields(TreeLimits))),
 )  # fmt: skip
+_NONE_IS_A_LIMIT = ("depth", "fan_out", "credits")
+"""Of a tree: what a run may have none of."""
 _BATCH = ("batch", "round", "wait", "steps")
 _HINTS = ("depth", "fan_out", "tools", "memory")
 _STEP = ("step", "dependency", "operation", "tool", "idempotency_key", "coalesce", "may_wait", "high_risk")
@@ -135,12 +140,12 @@ def _text(document: Mapping[str, Any], key: str, at: str) -> str | None:
     return value
 
 
-def _count(document: Mapping[str, Any], key: str, at: str, least: int) -> int | None:
+def _count(document: Mapping[str, Any], key: str, at: str, least: int, most: int = MOST_COUNT) -> int | None:
     value = document.get(key)
     if value is None:
         return None
-    if type(value) is not int or not least <= value <= MOST_COUNT:
-        raise BadRequest(_path(at, key), f"must be a whole number from {least} to {MOST_COUNT}")
+    if type(value) is not int or not least <= value <= most:
+        raise BadRequest(_path(at, key), f"must be a whole number from {least} to {most}")
     return value
 
 
@@ -191,6 +196,15 @@ def _hints(document: Mapping[str, Any]) -> Hints | None:
     _known(value, "forecast", _HINTS)
     counts = {name: _count(value, name, "forecast", 0 if name in ("tools", "memory") else 1) for name in _HINTS}
     return Hints(**{name: count for name, count in counts.items() if count is not None})
+
+
+def _tree(document: Mapping[str, Any]) -> TreeLimits | None:
+    """None where nothing of the tree is named."""
+    named = {
+        name: _count(document, name, "", 0 if name in _NONE_IS_A_LIMIT else 1, MOST_USED)
+        for name in _TREE if name in document
+    }  # fmt: skip
+    return TreeLimits(**named) if any(n is not None for n in named.values()) else None
 
 
 def _path(at: str, key: str) -> str:

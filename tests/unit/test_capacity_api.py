@@ -180,7 +180,8 @@ WRONG_WISHES = {
     b"{": "the body is not JSON: unexpected end of data (line 1, column 2)",
     b"[]": "the body must be a JSON object",
     b'{"deadline": 1}': "deadline: is not known; did you mean deadline_ms? (known: traffic_class, task_class, "
-    "priority, release, deadline_ms, attempts, parallel, retry_tokens, budgets, parent_run, request_class, forecast)",
+    "priority, release, deadline_ms, attempts, parallel, retry_tokens, budgets, parent_run, request_class, forecast, "
+    "depth, fan_out, sessions, bytes, payload, context_tokens, credits, agent_tokens, iterations, branch_tokens)",
     b'{"traffic_class": "interactiv"}': "traffic_class: is not known; did you mean interactive? (known: interactive, "
     "approval_resume, autonomous, maintenance)",
     b'{"traffic_class": 1}': "traffic_class: is not known (known: interactive, approval_resume, autonomous, "

@@ -1,0 +1,266 @@
+"""What the checks of delegation trees look at: each run with its sub-agents, what the profile lets it use, what it did.
+
+Who opened what is known from the callers' own rows, what reached a dependency and what it used from the arrivals, and
+only how a step ended from the controller's decisions. What the controller counts is never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.checks.capacity_frames import CANCEL, FINISH, OPEN_RUN, READ, Frame, Run, frame_of
+from harness.checks.rulings import Breach
+from harness.ledger.evidence import Row
+from harness.ledger.outcomes import BUDGET_EXHAUSTED, SERVED
+from harness.ledger.reader import Trial
+from harness.profile.capacity import Batch, Child, RunGroup
+from harness.profile.tree import UNSAID_PAYLOAD
+
+DEPTH, FAN_OUT, SESSIONS, BYTES, PAYLOAD, CONTEXT = "depth", "fan_out", "sessions", "bytes", "payload", "context"
+CREDITS, AGENT_TOKENS, ITERATIONS, BRANCH_TOKENS = "credits", "agent_tokens", "iterations", "branch_tokens"
+REASONS = (
+    DEPTH, FAN_OUT, SESSIONS, BYTES, PAYLOAD, CONTEXT, CREDITS, AGENT_TOKENS, ITERATIONS, BRANCH_TOKENS
+)  # fmt: skip
+"""Of a `budget_exhausted`: the limit of the tree that is meant."""
+OF_TREES = frozenset((*REASONS, "tokens"))
+"""With that of a tenant's bucket: whatever is not about a number of calls."""
+FIELD = {**{name: name for name in REASONS}, CONTEXT: "context_tokens"}
+
+
+@dataclass(slots=True)
+class Node:
+    """One run that was opened. level: 0 for the run itself. opened_ns: when its caller knew; closed_ns: when it said
+    that it was over, or the last of its calls had ended."""
+
+    run: str
+    level: int
+    parent: str | None
+    opened_ns: int
+    closed_ns: int
+    arrivals: list[Row] = field(default_factory=list)
+    below: list[str] = field(default_factory=list)
+
+    @property
+    def batches(self) -> int:
+        """That reached a dependency."""
+        return len({str(row.get("step")).rpartition(".")[0] for row in self.arrivals})
+
+    @property
+    def steps(self) -> int:
+        return len({str(row.get("step")) for row in self.arrivals})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a run of a group asks for at most, in each of REASONS' quantities; steps: its calls. exact: it is known."""
+
+    of: Mapping[str, float]
+    steps: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """limits: by REASONS. told: reasons that its callers were given, with the call."""
+
+    root: str
+    tenant: str
+    group: RunGroup | None
+    limits: Mapping[str, int]
+    wanted: Wanted | None
+    nodes: dict[str, Node]
+    told: list[tuple[str, Row]]
+
+    @property
+    def agents(self) -> int:
+        """Sub-agents that were opened."""
+        return len(self.nodes) - 1
+
+    @property
+    def arrivals(self) -> list[Row]:
+        return [row for node in self.nodes.values() for row in node.arrivals]
+
+    def under(self, run: str) -> Iterator[Node]:
+        """The node and all below it."""
+        node = self.nodes[run]
+        yield node
+        for child in node.below:
+            yield from self.under(child)
+
+    def wants_more(self, what: str) -> bool:
+        limit = self.limits.get(what)
+        return limit is not None and self.wanted is not None and self.wanted.of[what] > limit
+
+    @property
+    def modest(self) -> bool:
+        """It asks for no more than it may have of anything."""
+        return self.wanted is not None and self.wanted.exact and not any(map(self.wants_more, REASONS))
+
+    @property
+    def whole(self) -> bool:
+        """All of it was opened, and all of its calls arrived; or that cannot be known."""
+        if self.wanted is None or not self.wanted.exact:
+            return True
+        steps = sum(node.steps for node in self.nodes.values())
+        return self.agents == sum(count for _, count, _ in self.sub_agents()) and steps >= self.wanted.steps
+
+    def sub_agents(self) -> Iterator[tuple[Child, int, int]]:
+        return self.group.sub_agents() if self.group is not None else iter(())
+
+
+def trees_of(trial: Trial) -> tuple[Frame, list[Tree]]:
+    """All trees whose limits the profile tells; read once a trial. Raises LedgerError on a damaged file."""
+    frame = frame_of(trial)
+    if "trees" not in trial.memo:
+        trial.memo["trees"] = _read(frame)
+    found: list[Tree] = trial.memo["trees"]
+    return frame, found
+
+
+def _read(frame: Frame) -> list[Tree]:
+    found = []
+    arrived: dict[str, list[Row]] = {}
+    for row in frame.evidence.arrivals:
+        arrived.setdefault(str(row.get("run")), []).append(row)
+    for root, runs in frame.trees().items():
+        view = frame.runs[root]
+        limits = limits_of(frame, view.group)
+        if view.tenant is None or not limits:
+            continue
+        nodes = _nodes(frame, root, runs, arrived)
+        told = [
+            (str(row.get("reason")), row) for run in runs for row in frame.runs[run].calls
+            if row.get("outcome") == BUDGET_EXHAUSTED and row.get("reason")
+        ]  # fmt: skip
+        wanted = wanted_by(frame, view.group) if view.group is not None else None
+        found.append(Tree(root, view.tenant, view.group, limits, wanted, nodes, told))
+    return found
+
+
+def limits_of(frame: Frame, group: RunGroup | None) -> dict[str, int]:
+    """As the profile asks for them, else as its capacity layer has them, where that is what ran."""
+    own = group.envelope.tree if group is not None else {}
+    common = frame.profile.capacity.envelope.tree if frame.bundled and frame.profile.capacity else {}
+    named = {**common, **own}
+    if not named:
+        return {}
+    named.setdefault(PAYLOAD, UNSAID_PAYLOAD)
+    return {what: named[name] for what, name in FIELD.items() if name in named}
+
+
+def prices_of(frame: Frame) -> tuple[int, int]:
+    """(of a delegation, of a call of a tool), in credits."""
+    told = frame.profile.capacity.envelope if frame.profile.capacity is not None else None
+    prices = (told.delegate_cost, told.tool_cost) if told is not None else (None, None)
+    return (1 if prices[0] is None else prices[0], 1 if prices[1] is None else prices[1])
+
+
+def wanted_by(frame: Frame, group: RunGroup) -> Wanted:
+    """Re-plans left out: with them it is not exact."""
+    parts: list[tuple[RunGroup | Child, int]] = [(group, 1), *((child, n) for child, n, _ in group.sub_agents())]
+    steps = sum(n * _steps(part.batches) for part, n in parts)
+    tokens, bytes_ = (sum(n * _used(part.batches, what) for part, n in parts) for what in ("tokens", "bytes"))
+    agents = sum(n for _, n in parts) - 1
+    delegate, tool = prices_of(frame)
+    of = {
+        DEPTH: max((level for _, _, level in group.sub_agents()), default=0),
+        FAN_OUT: agents,
+        SESSIONS: 1 + agents,
+        BYTES: bytes_,
+        PAYLOAD: bytes_,
+        CONTEXT: tokens,
+        CREDITS: delegate * agents + tool * steps,
+        AGENT_TOKENS: tokens,
+        ITERATIONS: max(len(part.batches) for part, _ in parts),
+        BRANCH_TOKENS: max(_used(part.batches, "tokens") for part, _ in parts),
+    }
+    plain = group.replans is None and group.cancel_after is None and group.crash_after is None
+    return Wanted(of, steps, plain and all(_fixed(part.batches) for part, _ in parts))
+
+
+def _steps(batches: Sequence[Batch]) -> int:
+    return sum(step.repeat for batch in batches for step in batch.steps)
+
+
+def _used(batches: Sequence[Batch], what: str) -> float:
+    draws = [(step.repeat, getattr(step.usage, what)) for batch in batches for step in batch.steps if step.usage]
+    return float(sum(n * draw.typical for n, draw in draws if draw is not None))
+
+
+def _fixed(batches: Sequence[Batch]) -> bool:
+    usages = [step.usage for batch in batches for step in batch.steps if step.usage is not None]
+    draws = [draw for usage in usages for draw in (usage.tokens, usage.bytes) if draw is not None]
+    return all(draw.distribution == "fixed" for draw in draws)
+
+
+def _nodes(frame: Frame, root: str, runs: Iterable[str], arrived: Mapping[str, list[Row]]) -> dict[str, Node]:
+    views = {run: frame.runs[run] for run in runs}
+    nodes: dict[str, Node] = {}
+    for run, view in views.items():
+        level, above = 0, view.parent
+        while above in views and level < len(views):
+            level, above = level + 1, views[above].parent
+        mine = arrived.get(run, [])
+        nodes[run] = Node(run, level, view.parent if run != root else None, *_span(view, mine), mine)
+    for run, node in nodes.items():
+        if node.parent in nodes and run != node.parent:
+            nodes[node.parent].below.append(run)
+    for node in sorted(nodes.values(), key=lambda one: -one.level):
+        if node.parent in nodes:
+            nodes[node.parent].closed_ns = max(nodes[node.parent].closed_ns, node.closed_ns)
+    return nodes
+
+
+def _span(view: Run, arrivals: Sequence[Row]) -> tuple[int, int]:
+    """(from, to) for certain: from the answer that opened it until its caller says that it is over, or its last call
+    has ended."""
+    opened = [int(row["done_ns"]) for row in view.calls if row.get("action") == OPEN_RUN and row.get("run_id")]
+    said = [int(row["sent_ns"]) for row in view.calls
+            if row.get("action") in (FINISH, CANCEL) and row.get("sent_ns") is not None]  # fmt: skip
+    ended = [int(row["ended_ns"]) for row in arrivals]
+    begin = min([*opened, *(int(row["t_ns"]) for row in arrivals)], default=0)
+    return begin, max([begin, *said, *ended])
+
+
+def handed_on(frame: Frame, rows: Iterable[Row], what: str) -> int:
+    """Tokens or bytes of answers to reads that were told as served. A write is told whatever it brings: it took
+    effect."""
+    total = 0
+    for row in rows:
+        step = frame.steps.get((str(row.get("run")), str(row.get("step"))))
+        n = row.get(what)
+        if isinstance(n, int) and row.get("operation") == READ and step is not None and step.outcome == SERVED:
+            total += n
+    return total
+
+
+def begun_when_spent(frame: Frame, rows: Iterable[Row], what: str, limit: int, late_ns: int) -> list[Breach]:
+    """Calls that began though the answers that had come in before had used up the limit. late_ns: what an answer needs
+    to be heard of, and a call to arrive."""
+    lived = frame.stalls.lived
+    rows = list(rows)
+    ended = sorted((lived(int(row["ended_ns"])), int(row[what])) for row in rows if isinstance(row.get(what), int))
+    total, full_ns = 0, None
+    for at_ns, n in ended:
+        total += n
+        if total >= limit:
+            full_ns = at_ns
+            break
+    if full_ns is None:
+        return []
+    begun = [(lived(int(row["t_ns"])) - full_ns, f"{row.get('run')}/{row.get('step')}") for row in rows]
+    return [(name, f"{after / 1e6:.0f} ms after {limit:,} {what}") for after, name in begun if after > late_ns]
+
+
+def refused_modestly(trees: Iterable[Tree]) -> tuple[list[Breach], int]:
+    """(refusals of trees that ask for no more than they may have, how many such trees there are)."""
+    modest = [tree for tree in trees if tree.modest]
+    refused = [(tree, [reason for reason, _ in tree.told if reason in REASONS]) for tree in modest]
+    return [(tree.root, f"refused for {reasons[0]}") for tree, reasons in refused if reasons], len(modest)
+
+
+def untold(trees: Iterable[Tree]) -> tuple[list[Breach], int]:
+    """(trees that were cut short without a typed reason, how many were cut short)."""
+    short = [tree for tree in trees if not tree.whole]
+    return [(tree.root, "no `budget_exhausted` with a reason") for tree in short if not tree.told], len(short)
