@@ -6,6 +6,8 @@ Pure; nothing here judges. What the numbers mean:
 - latency: of the callers' batches that were served (`done - due` of submit calls), by the traffic class of their run;
 - queue wait: of steps that ended, all their waits together, as the controller tells it;
 - attempts of a step: requests that reached its dependency, read-backs apart; 0: none did;
+- refused runs: `POST /runs` answered with a refusal, as their callers were told it; they have no step, and no class but
+  that of the request, where the layer's decisions of kind `cost` tell it;
 - expired: steps that ended so; started late: arrivals after the deadline that their run was promised;
 - in use: requests under way at a dependency, read-backs apart, held against the limit of its bulkhead.
 """
@@ -23,10 +25,12 @@ from pydantic import ValidationError
 
 from harness.checks import capacity_frames as frames
 from harness.checks.capacity_frames import Frame
+from harness.checks.cost_rows import KIND as COST
 from harness.ledger.evidence import Row
 from harness.ledger.outcomes import EXPIRED, REFUSED, SERVED
 from harness.ledger.reader import Ints, Trial
 from harness.measure.occupancy import levels
+from harness.report.cost import Costs, costs_json, costs_of
 from harness.report.series import Series
 from harness.report.summary import Times, times_of
 
@@ -80,9 +84,10 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """refusals: (traffic class, outcome, reason) -> batches and steps so refused, most first. attempts: how many of a
-    step -> steps. retries: scheduled (a token each); denied: reason -> how often. read_backs: looked up before anything
-    was repeated. ceiling: most calls in flight to all dependencies, None if not told."""
+    """refusals: (traffic class, outcome, reason) -> batches and steps so refused, most first. refused_runs: (request or
+    traffic class, outcome, reason) -> runs that were not opened, most first. cost: None where it is not counted.
+    attempts: how many of a step -> steps. retries: scheduled (a token each); denied: reason -> how often. read_backs:
+    looked up before anything was repeated. ceiling: most calls in flight to all dependencies, None if not told."""
 
     classes: tuple[ClassRow, ...]
     refusals: tuple[tuple[str, str, str, int], ...]
@@ -99,6 +104,8 @@ class Capacity:
     peak: int
     steps: int
     runs: int
+    refused_runs: tuple[tuple[str, str, str, int], ...] = ()
+    cost: Costs | None = None
 
 
 def capacity_of(trial: Trial) -> Capacity | None:
@@ -138,7 +145,15 @@ def _capacity(frame: Frame) -> Capacity:
         peak=frames.in_flight(frame, frames.work(frame)).peak().most,
         steps=len(frame.steps),
         runs=len(frame.runs),
+        refused_runs=tuple(_refused_runs(frame)),
+        cost=costs_of(frame.evidence.decisions),
     )
+
+
+def rows_beside(trial: Trial) -> tuple[Sequence[Row], Sequence[Row]]:
+    """(the callers' rows that belong to runs, what reached the dependencies); nothing without a capacity layer."""
+    frame = _frame(trial)
+    return (frame.calls, frame.evidence.arrivals) if frame is not None else ((), ())
 
 
 def _at(row: Row) -> int:
@@ -188,6 +203,28 @@ def _refusals(frame: Frame) -> list[tuple[str, str, str, int]]:
         what = str(row.get("reason") or "no reason given")
         found[of_run.get(str(row.get("run")), _OTHER_CLASS), str(row["outcome"]), what] += 1
     return [(*key, number) for key, number in found.most_common()]
+
+
+def _refused_runs(frame: Frame) -> list[tuple[str, str, str, int]]:
+    classes = {
+        str(row.get("request")): str(row["request_class"])
+        for row in frame.of_kind(COST, "refused")
+        if row.get("request_class")
+    }
+    found: Counter[tuple[str, str, str]] = Counter()
+    for call in frame.calls:
+        if call.get("action") == frames.OPEN_RUN and call.get("outcome") in REFUSED and not call.get("retried"):
+            who = classes.get(f"{call.get('call')}.{call.get('attempt')}")
+            who = who or _only_class(frame, str(call.get("tenant")))
+            found[who, str(call["outcome"]), str(call.get("reason") or "no reason given")] += 1
+    return [(*key, number) for key, number in found.most_common()]
+
+
+def _only_class(frame: Frame, tenant: str) -> str:
+    """The traffic class of a tenant all of whose runs have one."""
+    of = frame.profile.tenants.get(tenant)
+    classes = {group.traffic_class for group in of.runs} if of else set()
+    return str(classes.pop()) if len(classes) == 1 else _OTHER_CLASS
 
 
 def _started_late(frame: Frame) -> int:
@@ -320,6 +357,11 @@ def capacity_json(capacity: Capacity) -> dict[str, Any]:
             {"traffic_class": who, "outcome": outcome, "reason": reason, "count": number}
             for who, outcome, reason, number in capacity.refusals
         ],
+        "refused_runs": [
+            {"class": who, "outcome": outcome, "reason": reason, "count": number}
+            for who, outcome, reason, number in capacity.refused_runs
+        ],
+        "cost": costs_json(capacity.cost) if capacity.cost else None,
         "expired": {"steps": capacity.expired, "started_late": capacity.started_late},
         "attempts": {str(number): steps for number, steps in capacity.attempts.items()},
         "retries": {"tokens_spent": capacity.retries, "denied": capacity.denied, "read_backs": capacity.read_backs},

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness.report.capacity import Capacity, ClassRow
 from harness.report.columns import time_cell
+from harness.report.cost import REFUSED_AT, Costs
 from harness.report.grid import Cell, grid, line
 from harness.report.text import MISSING, clean, count, fit, seconds
 
@@ -34,6 +35,9 @@ def show_capacity(capacity: Capacity, console: Console) -> None:
     console.print()
     _bulkheads(capacity, console)
     console.print()
+    if capacity.cost is not None:
+        cost_table(capacity.cost, console)
+        console.print()
     for label, said in sentences(capacity):
         line(console, Cell(f"{label}: ", "bold"), clean(said, 1_000))
     line(console, Cell(NOTE, "dim"))
@@ -73,7 +77,9 @@ def _bulkheads(capacity: Capacity, console: Console) -> None:
 def sentences(capacity: Capacity) -> list[tuple[str, str]]:
     """(label, what is to be said) in the order of reading."""
     refusals = [f"{count(n)} {who} {outcome} ({why})" for who, outcome, why, n in capacity.refusals]
-    said = [("refused", _joined(refusals) or "nothing")]
+    runs = [f"{count(n)} {who} {outcome} ({why})" for who, outcome, why, n in capacity.refused_runs]
+    said = [("refused runs", _joined(runs))] if runs else []
+    said.append(("refused steps" if runs else "refused", _joined(refusals) or "nothing"))
     if capacity.expired:
         late = f"{count(capacity.started_late)} calls started after their deadline"
         said.append(
@@ -87,6 +93,37 @@ def sentences(capacity: Capacity) -> list[tuple[str, str]]:
     said.append(("retries", f"{count(capacity.retries)} tokens spent; denied: {denied or 'none'}{back}"))
     said.append(("circuits", circuits(capacity)))
     return said
+
+
+def cost_table(costs: Costs, console: Console) -> None:
+    """A row a tenant: runs admitted, refused at each pool, and tokens."""
+    pools = [pool for pool in REFUSED_AT if any(row.refused.get(pool) for row in costs.tenants)]
+    header = [("", "tenant"), ("", "admitted"), *(("refused at", pool) for pool in pools), ("", "settled")]
+    header += [("tokens", "forecast"), ("tokens", "used"), ("lowest", "balance")]
+    cells = [
+        [
+            Cell(fit(clean(row.tenant), _NAME_WIDTH), "bold"),
+            *(_figure(number) for number in (row.admitted, *(row.refused.get(pool, 0) for pool in pools), row.settled)),
+            *(_figure(number) for number in (row.forecast, row.used, row.lowest_balance)),
+        ]
+        for row in costs.tenants
+    ]
+    line(console, Cell("Cost", "bold"), "  runs by tenant, as the layer tells it")
+    grid(console, header, cells)
+    line(console, Cell("most at once: ", "bold"), most_at_once(costs))
+
+
+def _figure(number: float | None) -> Cell:
+    return Cell(count(number), "" if number else "dim")
+
+
+def most_at_once(costs: Costs) -> str:
+    """`4 sessions, 7 memory writes, 12 tool calls in use; 30 runs in the queue, the oldest for 1.2 s`."""
+    used = f"{count(costs.most['sessions'])} sessions, {count(costs.most['memory'])} memory writes, "
+    used += f"{count(costs.most['tools'])} tool calls in use"
+    waited = f"; {count(costs.most['queue'])} runs in the queue, the oldest for {seconds(costs.oldest_ns)}"
+    left = f". {count(costs.left_out)} more tenants are not shown" if costs.left_out else ""
+    return used + (waited if costs.most["queue"] else "") + left
 
 
 def attempts(distribution: Mapping[int, int]) -> str:

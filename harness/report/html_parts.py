@@ -33,10 +33,12 @@ def chip(word: Word) -> str:
 
 def table(head: str, rows: Iterable[str], label: str, kind: str = "") -> str:
     """A table in a box that scrolls by itself on a narrow screen, reachable by keyboard."""
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{esc(label)}">'
-        f'<table class="{kind}"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
-    )
+    return scroll(f'<table class="{kind}"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>', label)
+
+
+def scroll(inside: str, label: str) -> str:
+    """What may be wider than a narrow screen, in a box that scrolls by itself."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{esc(label)}">{inside}</div>'
 
 
 def cells(values: Iterable[str], tag: str = "td") -> str:

@@ -11,12 +11,17 @@ Keys (schema 1; new keys may be added, none changes its meaning):
                    three: {samples, mean_ms, p50_ms, p95_ms, p99_ms, p95_firm, p99_firm} (firm: enough to judge by)
     capacity       of a capacity layer, else null: {runs, steps, in_flight: {ceiling, peak}, circuits_left_out,
                    classes: [{traffic_class, runs, steps, outcomes, latency, wait}],
-                   refusals: [{traffic_class, outcome, reason, count}], expired: {steps, started_late},
+                   refusals: [{traffic_class, outcome, reason, count}] of batches and steps,
+                   refused_runs: [{class, outcome, reason, count}] of runs that were not opened,
+                   cost: null, or {tenants, sizes, most, oldest_ns, left_out} (harness/report/cost.py),
+                   expired: {steps, started_late},
                    attempts: {"how many reached the dependency": steps},
                    retries: {tokens_spent, denied: {reason: n}, read_backs},
                    circuits: [{t_ns, dependency, state, reason}],
                    bulkheads: [{dependency, operation, limit, peak, waiting, arrivals, failed, effects}]}
                    (what each number means: harness/report/capacity.py)
+    rounds         [{tenant, cut, traced, rounds: [{number, calls, served, refused, ..., replanned, led_to}]}]: what the
+                   calls of each round led to, of those tenants that re-planned most
     recorded       the account of the recording that was replayed (`overload replay --json`), or null
     not_observable [sentence]
     series         only if asked for: {width_s, starts_s, end_s, lines: [{tenant, ordinary, offered_per_s, ...}],
@@ -36,6 +41,7 @@ from harness.checks.verdict import Verdict
 from harness.ledger.reader import Trial
 from harness.report.capacity import capacity_json, capacity_of, lines_of
 from harness.report.notes import named_in, not_observable, overall, worst_first
+from harness.report.rounds import flows_of
 from harness.report.series import series_of
 from harness.report.summary import Row, Summary, Times, charted, summarise
 from harness.report.traffic import traffic_of
@@ -63,6 +69,7 @@ def report_json(
         "calls": summary.calls,
         "rows": [row_json(row) for row in summary.rows],
         "capacity": capacity_json(capacity) if capacity else None,
+        "rounds": [asdict(flow) for flow in flows_of(trial)[0]],
         "recorded": traffic.document if traffic else None,
         "not_observable": not_observable(trial, summary.frame),
     }

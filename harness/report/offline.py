@@ -15,6 +15,9 @@ import orjson
 
 from harness.report.html_parts import esc
 
+CHARTS = ("uPlot.iife.min.js", "charts.js")
+"""Scripts that a page with charts over time begins with: they define `overload` (see assets/charts.js)."""
+
 
 def json_in_script(document: object) -> str:
     """JSON that can stand in a script element whatever is in it: no `<`, `>`, `&`, U+2028 or U+2029."""

@@ -1,8 +1,9 @@
 """A trial over time, in a bounded number of bins whatever its length: what the charts draw.
 
-Pure and vectorised. Offered, re-plan share and queue wait are binned by when a call was due (as phases are); served and
-refused by when it ended. A rate is per second of the bin. The last bin may be shorter or longer than the others, by
-half at most: a rate from a sliver would be noise. A bin without a value is None.
+Pure and vectorised. Offered, re-plan share and queue wait are binned by when a call was due (as phases are); served,
+refused and abandoned by when it ended. A rate is per second of the bin. Waiting is the mean number of a tenant's calls
+in the service's queue, of those whose wait is known: from when each was sent until it had waited. The last bin may be
+shorter or longer than the others, by half at most: a rate from a sliver would be noise. A bin without a value is None.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ Values = tuple[float | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One tenant (or all the others together). wait_ms: mean queue wait of served calls; replan_share: 0 to 1."""
+    """One tenant (or all the others together). wait_ms: mean queue wait of served calls; replan_share: 0 to 1. waiting:
+    None in every bin where no call told how long it waited."""
 
     tenant: str
     ordinary: bool
@@ -40,6 +42,8 @@ class Line:
     refused_per_s: Values
     wait_ms: Values
     replan_share: Values
+    abandoned_per_s: Values
+    waiting: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +88,13 @@ def series_of(trial: Trial, frame: Frame, keep: Collection[str] = (), most: int 
     refused = grid.by_done(calls.is_outcome(*o.REFUSED)) / lengths_s
     waits = _ratio(grid.by_due(known, wait), grid.by_due(known)) / 1e6
     replans = _ratio(grid.by_due(calls.round > 0), wanted)
+    abandoned = grid.by_done(calls.is_outcome(o.ABANDONED)) / lengths_s
+    waiting = _waiting(trial, group, groups.count, np.append(np.arange(bins) * width, span))
     lines = [
         Line(
             name,
             name in groups.ordinary and i < groups.own,
-            *(_values(column[i]) for column in (offered, served_rate, refused, waits, replans)),
+            *(_values(column[i]) for column in (offered, served_rate, refused, waits, replans, abandoned, waiting)),
         )
         for i, name in enumerate(groups.names)
     ]
@@ -125,6 +131,29 @@ class _Grid:
         size = self._shape[0] * self._shape[1]
         counts: Matrix = np.bincount(cells, added, minlength=size).reshape(self._shape).astype(np.float64)
         return counts
+
+
+def _waiting(trial: Trial, group: Ints, groups: int, edges: Ints) -> Matrix:
+    """Mean number in the queue between neighbours of `edges`, a row a group; NaN for groups that tell nothing."""
+    calls = trial.calls
+    known = (calls.sent_ns >= 0) & (calls.queue_wait_ns >= 0)
+    mean: Matrix = np.full((groups, len(edges) - 1), np.nan)
+    for place in range(groups):
+        mine = known & (group == place)
+        if mine.any():
+            begins = calls.sent_ns[mine]
+            spent = _before(begins, edges) - _before(begins + calls.queue_wait_ns[mine], edges)
+            mean[place] = np.maximum(np.diff(spent) / np.diff(edges), 0)
+    return mean
+
+
+def _before(instants: Ints, edges: Ints) -> Matrix:
+    """Of each edge: the sum over earlier instants of how much earlier they are."""
+    ordered = np.sort(instants)
+    sums = np.concatenate(([0.0], np.cumsum(ordered, dtype=np.float64)))
+    earlier = np.searchsorted(ordered, edges)
+    total: Matrix = np.asarray(earlier, dtype=np.float64) * np.asarray(edges, dtype=np.float64) - sums[earlier]
+    return total
 
 
 def _ratio(part: Matrix, whole: Matrix) -> Matrix:

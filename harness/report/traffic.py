@@ -17,6 +17,7 @@ from harness.report.text import clean, count
 RECORDED = "recorded.json"
 _STEPS = (
     ("lines", "lines read"),
+    ("aside", "never sent"),
     ("broken_lines", "broken"),
     ("without_tenant", "naming no tenant"),
     ("outside", "outside the window"),

@@ -33,9 +33,8 @@ def page(traffic: Traffic, found: Sequence[Tried], searched: Sequence[Found], ti
         "in it."
     )
     header = f"<header><h1>{esc(title)}</h1><p class=lead>{esc(lead, 600)}</p><p class=about>{esc(note)}</p></header>"
-    return offline.document(
-        title, f"{header}<main>{''.join(sections)}</main>", _data(traffic, found), ("uPlot.iife.min.js", "shadow.js")
-    )
+    inside = f"{header}<main>{''.join(sections)}</main>"
+    return offline.document(title, inside, _data(traffic, found), (*offline.CHARTS, "shadow.js"))
 
 
 _CHARTS = (

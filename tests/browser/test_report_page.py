@@ -48,8 +48,8 @@ def test_it_draws_every_chart_offline(tmp_path: Path) -> None:
     text = "document.body.innerText"
     seen = opened(story_trial(tmp_path), story_verdicts(), tmp_path, INK, text, SIZES, whole=True)
     state, ink, words, sizes = seen.values
-    assert state["charts"] == "4"  # two tenants, queue wait, re-plan share
-    assert len(ink) == 4
+    assert state["charts"] == "6"  # two tenants, each with its waiting calls; queue wait, re-plan share
+    assert len(ink) == 6
     assert all(colours > 5 for colours in ink)
     assert "The burst cost alice 25.0 points of served share." in words
     assert sizes["page"] <= sizes["window"]
@@ -95,7 +95,12 @@ def test_the_keyboard_reaches_and_reads_the_charts(tmp_path: Path) -> None:
     })()"""
     link = """(() => {
       document.querySelector('.witnesses a').click();
-      return document.querySelectorAll('tr:target').length;
+      return new Promise((done) => setTimeout(() => done([
+        document.querySelectorAll('.witness:target').length,
+        document.querySelector('.witness:target').open,
+        document.activeElement.tagName,
+        document.querySelector('.witness:target').innerText.includes('Calls, as their caller saw them'),
+      ]), 200));
     })()"""
     seen = opened(story_trial(tmp_path), story_verdicts(), tmp_path, keys, toggle, link)
     focused, early, end = seen.values[1]
@@ -103,7 +108,7 @@ def test_the_keyboard_reaches_and_reads_the_charts(tmp_path: Path) -> None:
     assert early == "1 s: alice 0 ms, loop 0 ms"
     assert end == "9.5 s: alice –, loop –"
     assert seen.values[2] == ["false", 2]
-    assert seen.values[3] == 1
+    assert seen.values[3] == [1, True, "SUMMARY", True]
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:

@@ -164,7 +164,8 @@ def test_the_document_says_the_same_and_is_json(decisions):
     made = capacity_of(decisions)
     document = json.loads(orjson.dumps(capacity_json(made)))
     assert list(document) == [
-        "runs", "steps", "classes", "refusals", "expired", "attempts", "retries", "circuits", "circuits_left_out",
+        "runs", "steps", "classes", "refusals", "refused_runs", "cost", "expired", "attempts", "retries",
+        "circuits", "circuits_left_out",
         "bulkheads", "in_flight",
     ]  # fmt: skip
     assert document["expired"] == {"steps": made.expired, "started_late": 0}

@@ -21,11 +21,11 @@ from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import LedgerError
 from harness.report import write_html, write_reports
 from harness.report.html import page
-from harness.report.offline import json_in_script
 from harness.report.html_parts import MOST_FINDINGS, esc
 from harness.report.json_report import report_json
+from harness.report.offline import json_in_script
+from harness.report.stories import stories_of
 from harness.report.terminal import show
-from harness.report.witnesses import witness_rows
 from tests.unit.report_trials import HOSTILE, call, manifest, profile, random_rows, story_trial, story_verdicts, write
 
 
@@ -67,8 +67,10 @@ def story_page(tmp_path: Path) -> Elements:
 
 def test_verdict_comes_first_and_everything_is_there(tmp_path: Path) -> None:
     elements = story_page(tmp_path)
-    sections = [attrs["id"] for tag, attrs in elements.seen if tag == "section"]
-    assert sections == ["verdicts", "hurt", "tenants", "time", "witnesses", "trial"]
+    sections = [attrs.get("id") for tag, attrs in elements.seen if tag == "section"]
+    assert [id_ for id_ in sections if id_] == [
+        "verdicts", "hurt", "time", "shapes", "rounds", "tenants", "witnesses", "log", "trial",
+    ]  # fmt: skip
     text = elements.text
     parts = ["✕ FAIL small, simulated", "A rule was broken", "fairness.ordinary_unmoved", "25 pp", "served share down",
              "13.1 to 42.2", "trial.on_time", "Run it live.", "served in burst", "75.0", "latency"]  # fmt: skip
@@ -115,7 +117,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     text = page(trial, verdicts)
     elements = Elements(text)
     assert {tag for tag, _ in elements.seen}.isdisjoint({"img", "b", "iframe"})
-    assert sum(tag == "script" for tag, _ in elements.seen) == 3
+    assert sum(tag == "script" for tag, _ in elements.seen) == 4  # data, uPlot, charts, report
     for _, attrs in elements.seen:
         assert not any(name.startswith("on") for name in attrs)
     assert "</script><img src=x onerror=x()>" in elements.text
@@ -183,7 +185,7 @@ def test_json_keys_are_stable(tmp_path: Path) -> None:
     document = report_json(story_trial(tmp_path), story_verdicts(), series=True)
     assert list(document) == [
         "schema", "trial_id", "created", "driver", "variant", "seed", "time_scale", "target", "profile", "verdict",
-        "verdicts", "calls", "rows", "capacity", "recorded", "not_observable", "series",
+        "verdicts", "calls", "rows", "capacity", "rounds", "recorded", "not_observable", "series",
     ]  # fmt: skip
     assert list(document["rows"][0]) == [
         "tenant", "kind", "ordinary", "phase", "due", "offered", "served", "refused", "abandoned", "failed",
@@ -208,11 +210,12 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
     assert "nan" in page(story_trial(tmp_path), verdicts)  # shown, and drawn nowhere: no crash
 
 
-def test_witness_rows_hold_every_attempt_and_ignore_what_is_no_call(tmp_path: Path) -> None:
-    rows = [call(0, "a", 3, 0, "failed"), call(0, "a", 3, 0, attempt=2), call(0, "a", 4, 9)]
+def test_stories_hold_every_attempt_and_ignore_what_is_no_call(tmp_path: Path) -> None:
+    rows = [call(0, "a", 3, 0, "failed", retried=True), call(0, "a", 3, 0, attempt=2), call(0, "a", 4, 9)]
     trial = write(tmp_path, rows, manifest(profile(["a"], [])))
-    found = witness_rows(trial, ["0.3", "0.9", "x", "", "0.-1", "٣.٣", "1e9.2", "99999999999999.1", "0.4.1"])
-    assert {id_: [row["attempt"] for row in rows] for id_, rows in found.items()} == {"0.3": [1, 2], "0.4.1": [1]}
+    found = stories_of(trial, ["0.3", "0.9", "x", "", "0.-1", "٣.٣", "1e9.2", "99999999999999.1", "0.4.1"], None)
+    attempts = {id_: [row["attempt"] for _, row in story.calls] for id_, story in found.items()}
+    assert attempts == {"0.3": [1, 2], "0.4.1": [1]}
 
 
 def test_the_account_of_a_recording_is_shown(tmp_path: Path) -> None:
