@@ -45,6 +45,14 @@ def installed(name: str) -> str:
     return found
 
 
+def services_python() -> Path:
+    """The interpreter of the services' virtual environment; skips the test where there is none."""
+    found = Path(os.environ.get("OVERLOAD_SERVICES", ROOT / ".venv-services")) / "bin" / "python"
+    if not found.exists():
+        pytest.skip("the services' virtual environment is missing: make services")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """A copy of an example's folder. port: as its files say -> as it is here."""
