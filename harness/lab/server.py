@@ -80,8 +80,9 @@ class Pools:
 
     def close(self) -> None:
         for pool in self._pools.values():
+            processes = list((pool._processes or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list((pool._processes or {}).values()):
+            for process in processes:  # a run that nobody waits for any more
                 process.terminate()
 
 
