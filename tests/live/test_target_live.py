@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import socket
 import subprocess
@@ -27,6 +26,7 @@ from harness.target.file import target_from_document
 from tests.certificates import NAME, Authority, server_context
 from tests.conftest import ROOT
 from tests.live.awkward import OK, always, rows_of, serving
+from tests.unit.test_cli import overload as in_this_process
 
 pytestmark = pytest.mark.live
 
@@ -244,10 +244,9 @@ def written(folder, url, profile=PROFILE, **more):
     return [str(folder / "profile.yaml"), "--target", str(folder / "target.yaml"), "--reports", str(folder / "reports")]
 
 
-def overload(*words, env=None):
+def overload(*words):
     command = [sys.executable, "-m", "harness", *words]
-    environment = {**os.environ, **(env or {})}
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 REPLANNED = {**PROFILE, "tenants": {"A": {"rate": "20/s", "replans": {"calls": 2, "after": "10ms", "rounds": 3}}}}
@@ -265,10 +264,12 @@ STOPPED = {
 
 
 @pytest.mark.parametrize("name", STOPPED)
-def test_what_a_rail_stops_was_never_sent(tmp_path, name):
+def test_what_a_rail_stops_was_never_sent(tmp_path, name, monkeypatch):
     profile, more, options, env, code, said = STOPPED[name]
+    for variable, value in env.items():
+        monkeypatch.setenv(variable, value)
     with serving(always(OK)) as server:
-        done = overload("run", *written(tmp_path, server.url, profile, **more), *options, env=env)
+        done = in_this_process("run", *written(tmp_path, server.url, profile, **more), *options)
     assert done.returncode == code, done.stderr
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -280,7 +281,7 @@ def test_what_a_rail_stops_was_never_sent(tmp_path, name):
 def test_a_host_that_is_not_allowed_is_sent_nothing(tmp_path):
     with serving(always(OK)) as server:
         url = f"http://{socket.gethostname()}.example:{server.port}"
-        done = overload("run", *written(tmp_path, url, limits={"max_rate": "100/s"}))
+        done = in_this_process("run", *written(tmp_path, url, limits={"max_rate": "100/s"}))
         assert done.returncode == 2
         assert "is not on the allow list" in done.stderr
         with pytest.raises(BadInput, match="not on the allow list"):
@@ -516,7 +517,7 @@ def test_a_driver_is_held_against_what_it_must_do(tmp_path):
     (tmp_path / "shop_driver.py").write_text(DRIVER)
     with serving(Tasks().behave) as server:
         written(tmp_path, server.url, driver="shop_driver:Shop")
-        done = overload("target", "conformance", str(tmp_path / "target.yaml"))
+        done = in_this_process("target", "conformance", str(tmp_path / "target.yaml"))
     assert done.returncode == 1, done.stderr
     assert "cancel: must end the run; a batch that was submitted after it was" not in done.stdout
     assert "evidence: must hold the calls just made" in done.stdout
@@ -560,7 +561,8 @@ MAPPED = {
 def replayed(folder, url, *options, **more):
     (folder / "access.log").write_text(LOG)
     reports = written(folder, url, **{**MAPPED, **more})[1:]
-    return overload("replay", str(folder / "access.log"), "--tenant", "remote_addr", "--speed", "2", *reports, *options)
+    log = ("replay", str(folder / "access.log"), "--tenant", "remote_addr", "--speed", "2")
+    return in_this_process(*log, *reports, *options)
 
 
 def test_recorded_calls_are_sent_by_the_targets_own_paths_and_credentials(tmp_path):
@@ -597,7 +599,7 @@ def test_a_replay_that_a_rail_stops_was_never_sent(tmp_path, options, more, code
 def test_what_cannot_be_seen_is_not_verified_and_nothing_is_sent(tmp_path):
     with serving(always(OK)) as server:
         written(tmp_path, server.url)
-        done = overload("verify", "--target", str(tmp_path / "target.yaml"), "--only", "v05,v07", "--json")
+        done = in_this_process("verify", "--target", str(tmp_path / "target.yaml"), "--only", "v05,v07", "--json")
     assert done.returncode == 3, done.stderr
     checked = json.loads(done.stdout)["checks"]
     assert [one["word"] for one in checked] == ["INCONCLUSIVE", "INCONCLUSIVE"]
