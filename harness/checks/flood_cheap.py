@@ -48,6 +48,9 @@ def judge(trial: Trial, params: Params) -> Verdict:
         return withheld(NAME, "there is no tenant with a bucket and many requests beside others",
                         "`capacity.cost`, and a tenant with `runs` at a high rate")  # fmt: skip
     mine = costs.of_tenant(flood)
+    if len(mine) < params.requests:
+        return withheld(NAME, f"no tenant has {params.requests:,} requests or more: there is no flood",
+                        "a tenant with more requests than its bucket pays for")  # fmt: skip
     from_ns = min(request.due_ns for request in mine)
     refused = [request for request in mine if request.outcome in REFUSED]
     rules = [
@@ -55,7 +58,6 @@ def judge(trial: Trial, params: Params) -> Verdict:
         *([own] if (own := overdrawn(costs, flood, params.overrun)) is not None else []),
         _paid(costs, flood, params, len(refused)),
         _told(costs, flood),
-        enough("evidence", "of the flood", len(mine), params.requests, "requests", "a tenant with more of them"),
         enough("evidence", "refused of the flood", len(refused), params.refused, "requests",
                "more requests than its bucket pays for"),
     ]  # fmt: skip

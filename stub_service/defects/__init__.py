@@ -23,7 +23,9 @@ from stub_service.defects import (
     fairness_recovers,
     fairness_shadow,
     fairness_shuffle,
+    flood,
     refusals,
+    tree,
 )
 
 __all__ = [
@@ -47,5 +49,7 @@ __all__ = [
     "fairness_recovers",
     "fairness_shadow",
     "fairness_shuffle",
+    "flood",
     "refusals",
+    "tree",
 ]
