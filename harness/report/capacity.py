@@ -206,11 +206,9 @@ def _refusals(frame: Frame) -> list[tuple[str, str, str, int]]:
 
 
 def _refused_runs(frame: Frame) -> list[tuple[str, str, str, int]]:
-    classes = {
-        str(row.get("request")): str(row["request_class"])
-        for row in frame.of_kind(COST, "refused")
-        if row.get("request_class")
-    }
+    decided = [*frame.of_kind("run", *REFUSED), *frame.of_kind(COST, "refused")]
+    told = ((row.get("request"), row.get("request_class") or row.get("traffic_class")) for row in decided)
+    classes = {str(request): str(name) for request, name in told if name}
     found: Counter[tuple[str, str, str]] = Counter()
     for call in frame.calls:
         if call.get("action") == frames.OPEN_RUN and call.get("outcome") in REFUSED and not call.get("retried"):

@@ -150,14 +150,23 @@ def _joined(items: Sequence[str]) -> str:
 def variants_table(rows: Sequence[tuple[str, str, Capacity]], console: Console) -> None:
     """Variants of a profile below each other. rows: (name, word, capacity)."""
     header = [("", "row"), ("", "verdict"), ("", "steps"), ("", "served"), ("", "refused"), ("", "expired")]
+    turned_away = [sum(number for *_, number in one.refused_runs) for _, _, one in rows]
+    header += [("runs", "refused")] if any(turned_away) else []
     header += [("retry", "tokens"), ("most in", "flight"), ("", "ceiling")]
     cells: list[Sequence[Cell] | None] = []
-    for name, word, one in rows:
+    for (name, word, one), runs in zip(rows, turned_away, strict=True):
         ends: dict[str, int] = {}
         for row in one.classes:
             for outcome, number in row.outcomes.items():
                 ends[outcome] = ends.get(outcome, 0) + number
         refused = sum(number for *_, number in one.refusals) - one.expired
-        figures = (one.steps, ends.get("served", 0), max(0, refused), one.expired, one.retries, one.peak, one.ceiling)
-        cells.append([Cell(clean(name, 28), "bold"), Cell(word), *(Cell(count(figure)) for figure in figures)])
+        figures = [
+            one.steps,
+            ends.get("served", 0),
+            max(0, refused),
+            one.expired,
+            *([runs] if any(turned_away) else []),
+        ]
+        figures += [one.retries, one.peak]
+        cells.append([Cell(clean(name, 28), "bold"), Cell(word), *map(Cell, map(count, [*figures, one.ceiling]))])
     grid(console, header, cells, lead=2)

@@ -71,15 +71,21 @@ def not_observable(trial: Trial, frame: Frame) -> list[str]:
     if total and told < total:
         notes.append(
             f"The service told its queue wait for {count(told)} of {count(total)} served calls; "
-            "waits are of those alone, latency is of all."
+            f"waits are of those alone, latency is of all.{_to_see(manifest, Tier.TYPED)}"
         )
     if not (manifest.get("evidence") or {}).get("decisions"):
-        notes.append("The service's own decisions could not be read: what it saw is taken from its answers.")
+        notes.append(
+            "The service's own decisions could not be read: what it saw is taken from its answers."
+            + _to_see(manifest, Tier.DECISIONS)
+        )
     if manifest.get("clock_domain") == "separate":
         notes.append(_clock_of(manifest))
     notes += _of_target(manifest)
     if not frame.until_start and bool(np.any(frame.patience_ns >= 0)):
-        notes.append("Patience bounded whole calls: how long an abandoned call had queued is not known.")
+        notes.append(
+            "Patience bounded whole calls: how long an abandoned call had queued is not known. To see it, use "
+            "`patience_until: start`, where the service takes a queue deadline."
+        )
     if frame.ended_ns is None:
         notes.append("The trial never said that it ended: calls that were in flight are missing.")
     elif (reason := (manifest.get("ended") or {}).get("reason")) != "completed":
@@ -87,8 +93,18 @@ def not_observable(trial: Trial, frame: Frame) -> list[str]:
     if trial.cut_lines:
         notes.append(f"{count(trial.cut_lines)} unfinished last line of the ledger was left out.")
     if not frame.phases:
-        notes.append("The profile names no phases: nothing can be compared between calm and burst.")
+        notes.append(
+            "The profile names no phases: nothing can be compared between calm and burst. To compare, add "
+            "`phases: {calm: [from, to], burst: [from, to]}`."
+        )
     return notes
+
+
+def _to_see(manifest: dict[str, Any], tier: Tier) -> str:
+    """What to add to see more of a service at a URL; a target file's gaps have notes of their own."""
+    if (manifest.get("target") or {}).get("kind") != "url":
+        return ""
+    return f" To see it, describe the service in a target file (docs/targets.md), with {ADD[tier]}."
 
 
 def _clock_of(manifest: dict[str, Any]) -> str:
