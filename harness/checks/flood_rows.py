@@ -27,7 +27,7 @@ class Unmoved(Part):
     flood theirs in it may be. before, beside: requests of others that there must be before it, and in it."""
 
     lost: Share = 0.01
-    slower: Annotated[float, Field(ge=1, le=100)] = 2.0
+    slower: Annotated[float, Field(ge=1, le=100)] = 3.0
     before: Count = 10
     beside: Count = 40
 

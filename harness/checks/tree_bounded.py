@@ -23,12 +23,6 @@ from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, verdict, withheld
 from harness.checks.rulings import missing, never
 from harness.checks.tree_rows import (
-    BYTES,
-    CONTEXT,
-    DEPTH,
-    FAN_OUT,
-    PAYLOAD,
-    SESSIONS,
     Tree,
     begun_when_spent,
     handed_on,
@@ -40,6 +34,7 @@ from harness.checks.verdict import Verdict
 from harness.ledger.reader import Trial
 from harness.measure.occupancy import levels
 from harness.profile.base import Count, DurationNs, Part
+from harness.profile.tree_demand import BYTES, CONTEXT, DEPTH, FAN_OUT, PAYLOAD, SESSIONS
 
 NAME = "tree.bounded"
 LIMITS = (DEPTH, FAN_OUT, SESSIONS, BYTES, PAYLOAD, CONTEXT)

@@ -23,9 +23,6 @@ from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_least, at_most, enough, verdict, withheld
 from harness.checks.rulings import missing, never
 from harness.checks.tree_rows import (
-    AGENT_TOKENS,
-    BRANCH_TOKENS,
-    ITERATIONS,
     Tree,
     begun_when_spent,
     refused_modestly,
@@ -35,6 +32,7 @@ from harness.checks.tree_rows import (
 from harness.checks.verdict import Verdict
 from harness.ledger.reader import Trial
 from harness.profile.base import Count, DurationNs, Part
+from harness.profile.tree_demand import AGENT_TOKENS, BRANCH_TOKENS, ITERATIONS
 
 NAME = "tree.inward_guard"
 GUARDS = (ITERATIONS, BRANCH_TOKENS, AGENT_TOKENS)

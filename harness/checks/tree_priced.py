@@ -16,11 +16,12 @@ from harness.checks.capacity_frames import OPEN_RUN, Frame
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, verdict, withheld
 from harness.checks.rulings import Breach, missing, never
-from harness.checks.tree_rows import CREDITS, Tree, prices_of, refused_modestly, trees_of
+from harness.checks.tree_rows import Tree, refused_modestly, trees_of
 from harness.checks.verdict import Verdict
 from harness.ledger.outcomes import BUDGET_EXHAUSTED
 from harness.ledger.reader import Trial
 from harness.profile.base import Count, Part
+from harness.profile.tree_demand import CREDITS, prices_of
 
 NAME = "tree.delegate_priced"
 
@@ -40,7 +41,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
     if absent is not None:
         return absent
     trees = [tree for tree in found if CREDITS in tree.limits]
-    delegate, tool = prices_of(frame)
+    delegate, tool = prices_of(frame.profile)
     if not trees or delegate == tool:
         return withheld(NAME, "no run has credits, or both prices are the same",
                         "`credits` in an envelope, `delegate_cost` and `tool_cost` in capacity.envelope")  # fmt: skip
@@ -82,7 +83,7 @@ def _spent(trees: list[Tree], delegate: int, tool: int) -> Rule:
 
 def _too_soon(frame: Frame, trees: list[Tree]) -> tuple[list[Breach], int]:
     """Of trees none of whose sub-agents has credits of its own: those are carved out, spent or not."""
-    delegate, tool = prices_of(frame)
+    delegate, tool = prices_of(frame.profile)
     breaches: list[Breach] = []
     refused = 0
     for tree in trees:

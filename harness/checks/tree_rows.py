@@ -14,18 +14,11 @@ from harness.checks.rulings import Breach
 from harness.ledger.evidence import Row
 from harness.ledger.outcomes import BUDGET_EXHAUSTED, SERVED
 from harness.ledger.reader import Trial
-from harness.profile.capacity import Batch, Child, RunGroup
-from harness.profile.tree import UNSAID_PAYLOAD
+from harness.profile.capacity import Child, RunGroup
+from harness.profile.tree_demand import REASONS, Wanted, limits_of, wanted_by
 
-DEPTH, FAN_OUT, SESSIONS, BYTES, PAYLOAD, CONTEXT = "depth", "fan_out", "sessions", "bytes", "payload", "context"
-CREDITS, AGENT_TOKENS, ITERATIONS, BRANCH_TOKENS = "credits", "agent_tokens", "iterations", "branch_tokens"
-REASONS = (
-    DEPTH, FAN_OUT, SESSIONS, BYTES, PAYLOAD, CONTEXT, CREDITS, AGENT_TOKENS, ITERATIONS, BRANCH_TOKENS
-)  # fmt: skip
-"""Of a `budget_exhausted`: the limit of the tree that is meant."""
 OF_TREES = frozenset((*REASONS, "tokens"))
 """With that of a tenant's bucket: whatever is not about a number of calls."""
-FIELD = {**{name: name for name in REASONS}, CONTEXT: "context_tokens"}
 
 
 @dataclass(slots=True)
@@ -49,15 +42,6 @@ class Node:
     @property
     def steps(self) -> int:
         return len({str(row.get("step")) for row in self.arrivals})
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a run of a group asks for at most, in each of REASONS' quantities; steps: its calls. exact: it is known."""
-
-    of: Mapping[str, float]
-    steps: int
-    exact: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +109,7 @@ def _read(frame: Frame) -> list[Tree]:
         arrived.setdefault(str(row.get("run")), []).append(row)
     for root, runs in frame.trees().items():
         view = frame.runs[root]
-        limits = limits_of(frame, view.group)
+        limits = limits_of(frame.profile, view.group, frame.bundled)
         if view.tenant is None or not limits:
             continue
         nodes = _nodes(frame, root, runs, arrived)
@@ -133,65 +117,9 @@ def _read(frame: Frame) -> list[Tree]:
             (str(row.get("reason")), row) for run in runs for row in frame.runs[run].calls
             if row.get("outcome") == BUDGET_EXHAUSTED and row.get("reason")
         ]  # fmt: skip
-        wanted = wanted_by(frame, view.group) if view.group is not None else None
+        wanted = wanted_by(frame.profile, view.group) if view.group is not None else None
         found.append(Tree(root, view.tenant, view.group, limits, wanted, nodes, told))
     return found
-
-
-def limits_of(frame: Frame, group: RunGroup | None) -> dict[str, int]:
-    """As the profile asks for them, else as its capacity layer has them, where that is what ran."""
-    own = group.envelope.tree if group is not None else {}
-    common = frame.profile.capacity.envelope.tree if frame.bundled and frame.profile.capacity else {}
-    named = {**common, **own}
-    if not named:
-        return {}
-    named.setdefault(PAYLOAD, UNSAID_PAYLOAD)
-    return {what: named[name] for what, name in FIELD.items() if name in named}
-
-
-def prices_of(frame: Frame) -> tuple[int, int]:
-    """(of a delegation, of a call of a tool), in credits."""
-    told = frame.profile.capacity.envelope if frame.profile.capacity is not None else None
-    prices = (told.delegate_cost, told.tool_cost) if told is not None else (None, None)
-    return (1 if prices[0] is None else prices[0], 1 if prices[1] is None else prices[1])
-
-
-def wanted_by(frame: Frame, group: RunGroup) -> Wanted:
-    """Re-plans left out: with them it is not exact."""
-    parts: list[tuple[RunGroup | Child, int]] = [(group, 1), *((child, n) for child, n, _ in group.sub_agents())]
-    steps = sum(n * _steps(part.batches) for part, n in parts)
-    tokens, bytes_ = (sum(n * _used(part.batches, what) for part, n in parts) for what in ("tokens", "bytes"))
-    agents = sum(n for _, n in parts) - 1
-    delegate, tool = prices_of(frame)
-    of = {
-        DEPTH: max((level for _, _, level in group.sub_agents()), default=0),
-        FAN_OUT: agents,
-        SESSIONS: 1 + agents,
-        BYTES: bytes_,
-        PAYLOAD: bytes_,
-        CONTEXT: tokens,
-        CREDITS: delegate * agents + tool * steps,
-        AGENT_TOKENS: tokens,
-        ITERATIONS: max(len(part.batches) for part, _ in parts),
-        BRANCH_TOKENS: max(_used(part.batches, "tokens") for part, _ in parts),
-    }
-    plain = group.replans is None and group.cancel_after is None and group.crash_after is None
-    return Wanted(of, steps, plain and all(_fixed(part.batches) for part, _ in parts))
-
-
-def _steps(batches: Sequence[Batch]) -> int:
-    return sum(step.repeat for batch in batches for step in batch.steps)
-
-
-def _used(batches: Sequence[Batch], what: str) -> float:
-    draws = [(step.repeat, getattr(step.usage, what)) for batch in batches for step in batch.steps if step.usage]
-    return float(sum(n * draw.typical for n, draw in draws if draw is not None))
-
-
-def _fixed(batches: Sequence[Batch]) -> bool:
-    usages = [step.usage for batch in batches for step in batch.steps if step.usage is not None]
-    draws = [draw for usage in usages for draw in (usage.tokens, usage.bytes) if draw is not None]
-    return all(draw.distribution == "fixed" for draw in draws)
 
 
 def _nodes(frame: Frame, root: str, runs: Iterable[str], arrived: Mapping[str, list[Row]]) -> dict[str, Node]:

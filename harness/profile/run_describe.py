@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from harness.profile import cost_describe
+from harness.profile import cost_describe, tree_describe
 from harness.profile.capacity import Capacity, Fault, RunGroup
 from harness.profile.errors import printable, short
 from harness.profile.model import Profile, Tenant
@@ -39,6 +39,7 @@ def _of_layer(capacity: Capacity) -> Iterator[str]:
     if kept:
         yield f"Of every bulkhead it keeps {', '.join(kept)}."
     yield from cost_describe.of_layer(capacity)
+    yield from tree_describe.of_layer(capacity)
 
 
 def _of_fault(profile: Profile, fault: Fault) -> str:
@@ -72,6 +73,7 @@ def _of_group(profile: Profile, name: str, tenant: Tenant, group: RunGroup) -> I
         f"at most {demand.calls} calls and {demand.attempts} attempts."
     )
     yield from _beyond(profile, who, group)
+    yield from tree_describe.of_group(profile, who, group)
     yield from cost_describe.of_group(profile, who, tenant, group)
 
 
