@@ -8,7 +8,7 @@
 
 A gate asks many questions at once. So `worse` and `better` need the evidence of all of them together: with m questions
 each end is stretched from one-sided 95 % to 1 - FALSE_ALARMS / m (Bonferroni), and of a hundred comparisons of equal
-services one at most is a false alarm. Only ordinary tenants gate, and re-plan shares; what a runaway gets is shown.
+services one at most is a false alarm. Only ordinary tenants gate; what a runaway gets is shown.
 """
 
 from __future__ import annotations
@@ -103,12 +103,15 @@ class Diff:
 
     @property
     def word(self) -> Word:
-        """FAIL: a regression. INCONCLUSIVE: one cannot be ruled out. INVALID: the new trial is not to be trusted."""
+        """FAIL: a regression. INCONCLUSIVE: one cannot be ruled out, or nothing of the target could be compared.
+        INVALID: the new trial is not to be trusted."""
         if self.invalid:
             return Word.INVALID
         words = {Change.WORSE: Word.FAIL, Change.UNCLEAR: Word.INCONCLUSIVE}
         judged = [row.word for row in self.rows if row.gates and row.word is not Change.THIN]
-        return worst(words.get(word, Word.PASS) for word in [*judged, *(row.word for row in self.checks)])
+        found = [words.get(word, Word.PASS) for word in [*judged, *(row.word for row in self.checks)]]
+        of_target = judged or any(not row.check.startswith("trial.") for row in self.checks)
+        return worst([*found, *([] if of_target else [Word.INCONCLUSIVE])])
 
     @property
     def exit_code(self) -> int:
@@ -133,6 +136,8 @@ def compare(
         for name in base.situations
         if name not in pairs
     ]
+    if not any(row.gates for row in rows):
+        notes.append("no tenant is named under `ordinary:`, so the figures of tenants decide nothing")
     asked = sum(row.gates and row.word is not Change.THIN for row in rows)
     strict = z_of(1 - FALSE_ALARMS / max(1, asked)) / z_of(CONFIDENCE)
     return Diff(*names, tuple(_strict(row, max(1.0, strict)) for row in rows), tuple(checks), tuple(notes))
@@ -219,14 +224,15 @@ def _window(
             continue
         n = one.n if one else 0, two.n if two else 0
         unit, factor = ("pp", 100.0) if quantity in SHARES else ("ms", 1.0)
-        gates = ordinary or (quantity == "replans" and subject != POOLED)
         place = (situation, subject, phase, quantity)
         shown = tuple(value.estimate * factor if value else None for value in (one, two))
         if one is None or two is None:
-            yield Row(*place, Change.THIN, *shown, None, bounds[quantity], unit, n, gates, "one side has no such call")
+            yield Row(
+                *place, Change.THIN, *shown, None, bounds[quantity], unit, n, ordinary, "one side has no such call"
+            )
             continue
         change = difference(_interval(two), _interval(one)).times(factor)
-        row = Row(*place, Change.SAME, *shown, change, bounds[quantity], unit, n, gates)
+        row = Row(*place, Change.SAME, *shown, change, bounds[quantity], unit, n, ordinary)
         yield _judged(row, one, two)
 
 

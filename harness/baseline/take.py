@@ -34,8 +34,8 @@ from harness.measure.intervals import Interval
 from harness.measure.unmoved import Sample
 from harness.profile.model import Profile
 
-MOST_TENANTS = 40
-"""With a figure of their own: the ordinary ones with most calls first. All ordinary ones are in `pooled`."""
+MOST_ORDINARY, MOST_OTHERS = 20, 5
+"""Tenants with figures of their own: those with most calls. All ordinary ones are in `pooled`."""
 
 WHOLE = "whole"
 _NO_TRAFFIC = frozenset(("name", "about", "seed", "checks", "variants"))
@@ -162,11 +162,14 @@ class _Taking:
         return cls(trial, profile, ordered, asked, waited, has, told, ends)
 
     def tenants(self) -> Iterator[tuple[str, bool, dict[str, Window]]]:
-        """(name, ordinary, windows by phase), of at most MOST_TENANTS."""
+        """(name, ordinary, windows by phase), of those with most calls."""
         calls, names = self.trial.calls, self.trial.tenants
         ordinary = self._ordinary()
         size = np.bincount(calls.tenant, minlength=len(names))
-        kept = np.sort(np.lexsort((np.arange(len(names)), -size, ~ordinary))[:MOST_TENANTS])
+        largest = np.lexsort((np.arange(len(names)), -size))
+        kept = np.sort(
+            np.concatenate((largest[ordinary[largest]][:MOST_ORDINARY], largest[~ordinary[largest]][:MOST_OTHERS]))
+        )
         order = np.argsort(calls.tenant, kind="stable")
         bounds = np.searchsorted(calls.tenant[order], np.arange(len(names) + 1))
         for tenant in kept.tolist():
@@ -181,15 +184,16 @@ class _Taking:
         return self._phases("", np.flatnonzero(ordinary[self.trial.calls.tenant]))
 
     def _ordinary(self) -> Mask:
-        """Without any named, every tenant is one."""
-        named = frozenset(self.profile.ordinary or self.trial.tenants)
+        named = frozenset(self.profile.ordinary)
         return np.array([name in named for name in self.trial.tenants], dtype=np.bool_)
 
     def _phases(self, subject: str, rows: npt.NDArray[np.intp]) -> dict[str, Window]:
         due = self.trial.calls.due_ns[rows]
+        inside = {name: rows[(due >= from_ns) & (due < to_ns)] for name, from_ns, to_ns in self.windows}
         return {
-            name: self._window(subject, name, rows[(due >= from_ns) & (due < to_ns)], from_ns, to_ns)
+            name: self._window(subject, name, inside[name], from_ns, to_ns)
             for name, from_ns, to_ns in self.windows
+            if len(inside[name])
         }
 
     def _window(self, subject: str, phase: str, rows: npt.NDArray[np.intp], from_ns: int, to_ns: int) -> Window:

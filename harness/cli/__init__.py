@@ -32,6 +32,7 @@ COMMANDS = {
     "report": "report",
     "baseline": "baseline",
     "diff": "diff",
+    "explain": "explain",
     "profile": "profile",
     "target": "target",
     "stub": "stub",

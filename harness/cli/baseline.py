@@ -63,12 +63,16 @@ def save(sources: tuple[Path, ...], name: str | None, baselines: Path) -> int:
     written = _write(path, model.dump(made))
     console = Console()
     trials = sum(situation.trials for situation in made.situations.values())
-    line(console, f"{written}  {path}  ({len(made.situations)} situations, {trials} trials)")
+    line(console, f"{written}  {path}  ({_several(len(made.situations), 'situation')}, {_several(trials, 'trial')})")
     failing = [f"{situation} {check}" for situation, one in made.situations.items()
                for check, figures in one.checks.items() if figures.word is Word.FAIL]  # fmt: skip
     if failing:
         line(console, f"note: it holds what FAILs already, which is no regression later: {', '.join(failing[:10])}")
     return 0
+
+
+def _several(n: int, what: str) -> str:
+    return f"{n} {what}" + ("" if n == 1 else "s")
 
 
 def of_sources(sources: Sequence[Path]) -> tuple[Baseline, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
@@ -105,6 +106,8 @@ def _shown(default: Any, duration: bool) -> str:
         return show_duration(default)
     if isinstance(default, float):
         return f"{default:g}"
+    if isinstance(default, Fraction):
+        return f"{float(default) * 100:g}%"
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 

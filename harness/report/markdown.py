@@ -7,7 +7,6 @@ escaped. It is bounded, because a summary that is too long is thrown away whole.
 
 from __future__ import annotations
 
-import html
 import re
 
 from harness.checks.verdict import Word
@@ -17,6 +16,7 @@ from harness.report.text import clean, count, quantity
 MOST_CASES, MOST_TOLD = 200, 30
 _ORDER = (Word.INVALID, Word.FAIL, Word.INCONCLUSIVE, Word.PASS)
 _SIGNS = {Word.PASS: "✅", Word.FAIL: "❌", Word.INCONCLUSIVE: "❔", Word.INVALID: "🚫"}
+_IN_CODE = re.compile(r"[^\w .,/…-]|_", re.ASCII)
 _READ = re.compile(r"([\\`*_{}\[\]()#+\-.!|~>:])")
 
 
@@ -27,8 +27,8 @@ def md(text: str, most: int = 400) -> str:
 
 
 def code(text: str, most: int = 120) -> str:
-    """Foreign text in the type of code."""
-    return f"<code>{html.escape(clean(text, most)).replace('|', '&#124;').replace('@', '&#64;')}</code>"
+    """Foreign text in the type of code. Markdown is read inside of a tag too, so what it reads is made entities."""
+    return f"<code>{_IN_CODE.sub(lambda match: f'&#{ord(match[0])};', clean(text, most))}</code>"
 
 
 def markdown(results: Results) -> str:
