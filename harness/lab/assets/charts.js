@@ -1,5 +1,5 @@
 /* Charts over time with uPlot (docs/decisions/0002): steps, the phases shaded, an ensemble as a band, keyboard and words. */
-import { byId, css, make, number, root, swatch } from "./dom.js";
+import { byId, css, make, number, swatch } from "./dom.js";
 
 const live = new Set();
 export const redrawAll = () => live.forEach((one) => one.redraw());
@@ -83,7 +83,6 @@ export class Chart {
       ],
       hooks: { drawClear: [(u) => this.shade(u)], draw: [(u) => this.mark(u)], setCursor: [() => this.tell()] },
     }, columns, this.box);
-    root.dataset.charts = String(document.querySelectorAll(".uplot").length);
   }
 
   shade(u) {

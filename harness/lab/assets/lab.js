@@ -1,7 +1,7 @@
 /* The lab: the form, the link, the runs. A run is the server's; a change asks for a new one and gives the old one up. */
 import { byId, make, root } from "./dom.js";
 import { download, exported, imported } from "./files.js";
-import { counts, data, defaults, differences, freeName, fromLink, label, names, same, shown, toLink, trimmed } from "./settings.js";
+import { counts, data, defaults, differences, freeName, fromLink, label, names, rowsOf, same, shown, toLink, trimmed } from "./settings.js";
 import { View } from "./view.js";
 
 const fault = (what) => { root.dataset.errors = ((root.dataset.errors || "") + " " + what).trim().slice(0, 500); };
@@ -40,6 +40,7 @@ function run(place, wait = WAIT_MS) {
   clearTimeout(one.timer);
   one.abort?.abort();
   one.abort = new AbortController();
+  root.dataset.state = "running";
   one.timer = setTimeout(() => {
     one.timer = 0;
     answer(one, place, wanted, one.abort.signal);
@@ -49,7 +50,6 @@ function run(place, wait = WAIT_MS) {
 async function answer(one, place, wanted, signal) {
   const begun = performance.now();
   one.busy = signal;
-  root.dataset.state = "running";
   try {
     const result = await ask("/api/run", { inputs: wanted }, signal);
     one.errors = result.errors ?? null;
@@ -144,7 +144,7 @@ function fill() {
 }
 
 function rows() {
-  const box = byId("rows"), count = Math.min(Number(inputs().tenants) || 0, data.most_tenants);
+  const box = byId("rows"), count = rowsOf(inputs());
   while (box.children.length > count) box.lastElementChild.remove();
   while (box.children.length < count) box.append(row(box.children.length));
   byId("add").disabled = count >= data.most_tenants;

@@ -10,10 +10,13 @@ export const same = (one, other) => {
   return names.every((name) => one[name] === other[name]);
 };
 
-/* The names of the inputs that matter to this setting: those of another policy are kept, and change nothing. */
+/* How many rows of tenants there are to show, whatever a link says. */
+export const rowsOf = (inputs) => Math.min(Math.max(0, Math.floor(Number(inputs.tenants)) || 0), data.most_tenants);
+
+/* The names of all inputs: those that another policy uses are kept, and change nothing. */
 export function names(inputs) {
   const rows = [];
-  for (let i = 0; i < Number(inputs.tenants); i++) for (const part of data.row) rows.push(`tenant.${i}.${part}`);
+  for (let i = 0; i < rowsOf(inputs); i++) for (const part of data.row) rows.push(`tenant.${i}.${part}`);
   const fixed = Object.keys(data.defaults).filter((name) => !name.startsWith("tenant."));
   return [...fixed, ...rows];
 }
@@ -68,9 +71,9 @@ export function trimmed(inputs) {
   const made = {};
   for (const [name, value] of Object.entries(inputs)) {
     const place = name.match(/^tenant\.(\d+)\./)?.[1];
-    if (place === undefined || Number(place) < Number(inputs.tenants)) made[name] = value;
+    if (place === undefined || Number(place) < rowsOf(inputs)) made[name] = value;
   }
-  for (let i = 0; i < Math.min(Number(inputs.tenants) || 0, data.most_tenants); i++) {
+  for (let i = 0; i < rowsOf(inputs); i++) {
     made[`tenant.${i}.name`] ??= freeName(made);
     made[`tenant.${i}.rate`] ??= "8/s";
     made[`tenant.${i}.weight`] ??= "1";

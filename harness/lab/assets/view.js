@@ -1,7 +1,7 @@
 /* What came of one setting: verdict, summary, tenants, charts, trace. Every number is the server's; ranges are over its trials. */
 import { Chart } from "./charts.js";
-import { byId, make, millis, number, percent, quantile } from "./dom.js";
-import { differences, label, shown } from "./settings.js";
+import { byId, make, millis, number, percent, quantile, root } from "./dom.js";
+import { differences, label, rowsOf, shown } from "./settings.js";
 import { Trace } from "./trace.js";
 
 const SIGNS = { PASS: "✓", FAIL: "✕", INCONCLUSIVE: "?", INVALID: "!" };
@@ -68,7 +68,7 @@ export class View {
 
   /* The place that the figures will take, so that nothing moves when they come. */
   blank(inputs, wanted) {
-    const names = [...Array.from({ length: Number(inputs.tenants) || 0 }, (_, i) => inputs[`tenant.${i}.name`]), inputs["agent.name"]];
+    const names = [...Array.from({ length: rowsOf(inputs) }, (_, i) => inputs[`tenant.${i}.name`]), inputs["agent.name"]];
     const empty = [null], rows = names.map((name, i) => ({ name, ordinary: i < names.length - 1 }));
     const lines = rows.map((row) => ({ ...row, offered: empty, served: empty, refused: empty, wait: empty, replans: empty }));
     const verdicts = [{ word: "", check: "", sentence: "Running…", add: "" }];
@@ -230,6 +230,7 @@ export class View {
       chart.panel.remove();
       this.charts.delete(key);
     }
+    root.dataset.charts = String(document.querySelectorAll(".uplot").length);
     const banded = fit.length >= 5 ? make("span", { className: "note", textContent: `darker bands: the middle 80 % of ${fit.length} trials` }) : "";
     this.drawn.replaceChildren("Over time ", banded);
     if (this.result.trace && this.traced !== this.result) {
