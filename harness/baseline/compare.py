@@ -225,14 +225,14 @@ def _window(
         n = one.n if one else 0, two.n if two else 0
         unit, factor = ("pp", 100.0) if quantity in SHARES else ("ms", 1.0)
         place = (situation, subject, phase, quantity)
-        shown = tuple(value.estimate * factor if value else None for value in (one, two))
+        was, is_ = (value.estimate * factor if value else None for value in (one, two))
         if one is None or two is None:
             yield Row(
-                *place, Change.THIN, *shown, None, bounds[quantity], unit, n, ordinary, "one side has no such call"
+                *place, Change.THIN, was, is_, None, bounds[quantity], unit, n, ordinary, "one side has no such call"
             )
             continue
         change = difference(_interval(two), _interval(one)).times(factor)
-        row = Row(*place, Change.SAME, *shown, change, bounds[quantity], unit, n, ordinary)
+        row = Row(*place, Change.SAME, was, is_, change, bounds[quantity], unit, n, ordinary)
         yield _judged(row, one, two)
 
 

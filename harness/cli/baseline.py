@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -17,11 +16,12 @@ from harness.baseline.model import Baseline, Situation
 from harness.baseline.pooling import together
 from harness.baseline.take import environment_of, name_of, refuse_invalid, situation_of
 from harness.checks.verdict import Word
+from harness.cli.options import Decorator
 from harness.errors import BadInput
-from harness.ledger.reader import MANIFEST
+from harness.ledger.reader import MANIFEST, read_trial
 from harness.report.grid import line
 
-folder_option: Any = click.option(
+folder_option: Decorator = click.option(
     "--baselines", type=click.Path(file_okay=False, path_type=Path), default=model.FOLDER, show_default=True,
     metavar="DIR", help="Where baselines are kept.",
 )  # fmt: skip
@@ -107,7 +107,7 @@ def _taken(folder: Path) -> tuple[Situation, dict[str, str]]:
 def trials_of(source: Path) -> Iterator[tuple[str, Path]]:
     """(situation, folder) of each trial that a folder, or the JSON of a verification, is of. Raises BadInput."""
     if source.is_dir():
-        yield name_of(trial.read_trial(source)), source
+        yield name_of(read_trial(source)), source
         return
     document = model.read_document(source)
     rows = document.get("checks") if isinstance(document, dict) else None

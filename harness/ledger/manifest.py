@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+from harness.machine import usable_cores
+
 SCHEMA = 1
 _NAMED = ("overload", "locust", "gevent", "aiohttp", "uvloop", "httptools", "numpy")
 
@@ -39,6 +41,7 @@ def begin(
         "variant": variant,
         "target": target,
         "versions": versions(),
+        "machine": machine(),
         "clock_domain": clock_domain,
         "evidence": evidence,
         "plan": plan,
@@ -70,6 +73,11 @@ def profile_hash(document: dict[str, Any], time_scale: float) -> str:
     """sha256 over the resolved document and the time scale: same hash, same trial but for the seed's draws."""
     canonical = orjson.dumps([document, time_scale], option=orjson.OPT_SORT_KEYS)
     return "sha256:" + hashlib.sha256(canonical).hexdigest()
+
+
+def machine() -> dict[str, str]:
+    """What the figures of a live trial depend on, beside versions: those of another machine are not comparable."""
+    return {"arch": platform.machine(), "cores": str(usable_cores())}
 
 
 def versions() -> dict[str, str]:
