@@ -10,7 +10,7 @@ from harness.report import svg
 from harness.report.capacity import MOST_BULKHEADS, BulkLine, Capacity, ClassRow
 from harness.report.capacity_text import NOTE, most_at_once
 from harness.report.columns import THIN_NOTE, time_cell
-from harness.report.cost import REFUSED_AT, Costs
+from harness.report.cost import Costs
 from harness.report.html_parts import cells, esc, name, scroll, table
 from harness.report.text import MISSING, clean, count, percent, seconds
 
@@ -104,12 +104,18 @@ def _cost(costs: Costs | None) -> str:
     """Runs and tokens by tenant, and how long runs waited for a session by size. Empty where cost is not counted."""
     if costs is None:
         return ""
-    pools = [pool for pool in REFUSED_AT if any(row.refused.get(pool) for row in costs.tenants)]
-    titles = ["admitted", *(f"refused: {pool}" for pool in pools), "settled", "forecast", "used", "lowest balance"]
+    titles = [
+        "admitted",
+        *(f"refused: {esc(pool, 40)}" for pool in costs.pools),
+        "settled",
+        "forecast",
+        "used",
+        "lowest balance",
+    ]
     head = "<tr><th>tenant</th>" + "".join(f"<th class=n>{title}</th>" for title in titles) + "</tr>"
     rows = []
     for row in costs.tenants:
-        figures: list[float | None] = [row.admitted, *(row.refused.get(pool, 0) for pool in pools)]
+        figures: list[float | None] = [row.admitted, *(row.refused.get(pool, 0) for pool in costs.pools)]
         figures += [row.settled, row.forecast, row.used, row.lowest_balance]
         values = "".join(f"<td class=n>{_figure(count(figure))}</td>" for figure in figures)
         rows.append(f"<tr><th scope=row>{name(row.tenant)}</th>{values}</tr>")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.report.capacity import Capacity, ClassRow
 from harness.report.columns import time_cell
-from harness.report.cost import REFUSED_AT, Costs
+from harness.report.cost import Costs
 from harness.report.grid import Cell, grid, line
 from harness.report.text import MISSING, clean, count, fit, seconds
 
@@ -97,13 +97,20 @@ def sentences(capacity: Capacity) -> list[tuple[str, str]]:
 
 def cost_table(costs: Costs, console: Console) -> None:
     """A row a tenant: runs admitted, refused at each pool, and tokens."""
-    pools = [pool for pool in REFUSED_AT if any(row.refused.get(pool) for row in costs.tenants)]
-    header = [("", "tenant"), ("", "admitted"), *(("refused at", pool) for pool in pools), ("", "settled")]
+    header = [
+        ("", "tenant"),
+        ("", "admitted"),
+        *(("refused at", clean(pool, 16)) for pool in costs.pools),
+        ("", "settled"),
+    ]
     header += [("tokens", "forecast"), ("tokens", "used"), ("lowest", "balance")]
     cells = [
         [
             Cell(fit(clean(row.tenant), _NAME_WIDTH), "bold"),
-            *(_figure(number) for number in (row.admitted, *(row.refused.get(pool, 0) for pool in pools), row.settled)),
+            *(
+                _figure(number)
+                for number in (row.admitted, *(row.refused.get(pool, 0) for pool in costs.pools), row.settled)
+            ),
             *(_figure(number) for number in (row.forecast, row.used, row.lowest_balance)),
         ]
         for row in costs.tenants

@@ -22,7 +22,7 @@ from harness.ledger.evidence import Row
 from harness.report.summary import Times, times_of
 
 REFUSED_AT = (*POOLS, "deadline")
-MOST_TENANTS = 40
+MOST_TENANTS, MOST_OTHERS = 40, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,13 @@ class Costs:
     most: dict[str, int]
     oldest_ns: int
     left_out: int
+
+    @property
+    def pools(self) -> list[str]:
+        """Those that refused a run, in the order in which they are claimed; a layer of its own may have others."""
+        named = {pool for row in self.tenants for pool in row.refused}
+        known = [pool for pool in REFUSED_AT if pool in named]
+        return [*known, *sorted(named - set(known))[:MOST_OTHERS]]
 
     @property
     def refused(self) -> int:

@@ -14,7 +14,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-_ASCII = str.maketrans({"–": "-", "…": "~", "·": "|", "×": "x", "−": "-", "─": "-", "━": "="})
+from harness.report.text import fit
+
+_ASCII = str.maketrans({"–": "-", "…": "~", "·": "|", "×": "x", "−": "-", "─": "-", "━": "=", "█": "#", "░": "."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +56,35 @@ def grid(
     rows: Sequence[Sequence[Cell] | None],
     lead: int = 1,
 ) -> None:
-    """Prints a table. header: (group, title) a column; neighbours of one group stay in one part if they can.
+    """Prints a table. header: (group, title) a column; neighbours of one group stay in one part if they can, and on a
+    terminal the group's name stands once, above them all.
 
     The first `lead` columns are text, aligned left and repeated in every part; the others are numbers, aligned right.
     A row of None is a blank line (left out where the output is not a terminal, where the heading is one line too).
     """
     filled = [row for row in rows if row is not None]
+    groups = [group for group, _ in header]
     if console.is_terminal:
-        heads = [list(pair) for pair in zip(*header, strict=True)]
-        heads = heads if any(heads[0]) else heads[1:]
+        head = [title for _, title in header]
     else:
-        heads = [["_".join(part for part in pair if part).replace(" ", "_") for pair in header]]
-    columns = range(len(header))
+        head = ["_".join(part for part in pair if part).replace(" ", "_") for pair in header]
+    shared = [
+        bool(group) and group in (*groups[max(0, i - 1) : i], *groups[i + 1 : i + 2]) for i, group in enumerate(groups)
+    ]
+    own = ["" if shared[i] or not console.is_terminal else group for i, group in enumerate(groups)]
     widths = [
-        max(
-            cell_len(sayable(text, console))
-            for text in (*(head[i] for head in heads), *(row[i].text for row in filled))
-        )
-        for i in columns
+        max(cell_len(sayable(text, console)) for text in (own[i], head[i], *(row[i].text for row in filled)))
+        for i in range(len(header))
     ]
     room = console.width if console.is_terminal else None
     gap = 1 if room is not None and room < 100 else 2
-    for number, part in enumerate(_packed(widths, [group for group, _ in header], lead, room, gap)):
+    for number, part in enumerate(_packed(widths, groups, lead, room, gap)):
         if number:
             console.print()
         shown = [*range(lead), *part]
-        for head in heads:
-            _print(console, [Cell(head[i], "bold") for i in shown], [widths[i] for i in shown], lead, gap)
+        if console.is_terminal and any(groups[i] for i in shown):
+            _print_groups(console, [groups[i] for i in shown], [widths[i] for i in shown], gap)
+        _print(console, [Cell(head[i], "bold") for i in shown], [widths[i] for i in shown], lead, gap)
         for row in rows:
             if row is not None:
                 _print(console, [row[i] for i in shown], [widths[i] for i in shown], lead, gap)
@@ -117,6 +121,24 @@ def _units(places: list[int], groups: list[str], widths: list[int], most: int) -
     return [
         part for unit in units for part in ([unit] if sum(widths[i] for i in unit) <= most else [[i] for i in unit])
     ]
+
+
+def _print_groups(console: Console, groups: Sequence[str], widths: Sequence[int], gap: int) -> None:
+    """The line above the titles: each group's name in the middle of its columns, between strokes if there is room."""
+    text, place = Text(), 0
+    while place < len(groups):
+        after = place + 1
+        while groups[place] and after < len(groups) and groups[after] == groups[place]:
+            after += 1
+        width = sum(widths[place:after]) + gap * (after - place - 1)
+        name = fit(groups[place], width)
+        if after - place > 1 and width >= cell_len(name) + 4:
+            name = sayable(f" {name} ".center(width, "─"), console)
+        text.append(" " * gap if place else "")
+        text.append(" " * (width - cell_len(name)) + name, style="bold")
+        place = after
+    text.rstrip()
+    console.print(text, soft_wrap=True, highlight=False)
 
 
 def _print(console: Console, cells: Sequence[Cell], widths: Sequence[int], lead: int, gap: int) -> None:

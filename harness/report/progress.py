@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from rich.text import Text
 from harness.profile.model import Profile
 from harness.profile.units import NS_PER_S
 from harness.report.grid import sayable
-from harness.report.text import MISSING, clean, count, fit, seconds
+from harness.report.text import MISSING, clean, count, fit, percent, seconds
 
 LINE_EVERY_NS = 10 * NS_PER_S
 RATE_OVER_NS = 2 * NS_PER_S
@@ -29,9 +30,12 @@ _MOST_TENANTS = 12
 _COUNTS = ("due", "served", "refused", "abandoned", "held_back", "in_flight", "replans")
 
 _FIGURE_WIDTH = 9
+_WELL = 0.95
 _COUNTED = {"served": "served", "refused": "refused", "waiting": "in_flight", "aband.": "abandoned"}
-_FIGURES = ("served", "refused", "waiting", "sent", "asked", "aband.", "re-plans")
-"""Most needed first: a narrow terminal shows only the first of them."""
+_FIGURES = ("served", "refused", "waiting", "now", "sent", "asked", "aband.", "re-plans")
+"""Most needed first: a narrow terminal shows only the first of them. now: served, of the calls that ended in the last
+two seconds."""
+_PHASE_STYLES = {"burst": "yellow", "recovery": "cyan"}
 
 Counts = dict[str, int]
 
@@ -69,6 +73,14 @@ class View:
         (begin, before), (end, after) = self.past[0], self.past[-1]
         grown = of(after.get(tenant, _none())) - of(before.get(tenant, _none()))
         return grown * NS_PER_S / (end - begin) if end > begin else 0.0
+
+    def served_now(self, tenant: str) -> float | None:
+        """Served, of the calls that ended in the last two seconds of events; None if none did."""
+        if len(self.past) < 2:
+            return None
+        before, after = self.past[0][1].get(tenant, _none()), self.past[-1][1].get(tenant, _none())
+        ended = sum(after[key] - before[key] for key in ("served", "refused", "abandoned"))
+        return (after["served"] - before["served"]) / ended if ended > 0 else None
 
     def asked(self, tenant: str) -> float | None:
         """The plan's rate of original calls now; None for recorded arrivals, whose rate only their file knows."""
@@ -150,23 +162,22 @@ def picture(view: View, title: str, console: Console) -> Text:
     """The whole view as text, at most as wide as the console."""
     width = max(40, console.width)
     asked, got = total_rates(view)
-    share = min(1.0, view.now_ns / view.profile.duration)
-    filled = round(share * 24)
     late = "" if view.late_p99_ns is None else f"  late p99 {view.late_p99_ns / 1e6:.1f} ms"
     text = Text()
     text.append(sayable(fit(clean(title), width), console) + "\n", style="bold")
-    text.append(sayable("━" * filled, console), style="green").append(
-        sayable("─" * (24 - filled), console), style="dim"
-    )
+    _bar(text, view, max(16, min(60, width - 34)), console)
     text.append(f"  {view.phase()}", style="bold").append(f"  {view.left()}\n")
     text.append(f"asked {_rate(asked)}  achieved {_rate(got)}{late}\n", style="dim")
-    fitting = _FIGURES[: max(3, (width - 10) // _FIGURE_WIDTH)]
+    fitting = _FIGURES[: max(3, (width - 8) // _FIGURE_WIDTH)]
     name_width = min(24, width - len(fitting) * _FIGURE_WIDTH)
     heads = "".join(head.rjust(_FIGURE_WIDTH) for head in fitting)
     text.append("tenant".ljust(name_width) + heads + "\n", style="bold")
     names = list(view.profile.tenants)
     for name in names[:_MOST_TENANTS]:
-        text.append(sayable(_tenant_line(view, name, name_width, fitting), console) + "\n")
+        now = view.served_now(name)
+        # Losing is told by the figure, too: colour is never the only sign.
+        losing = "" if now is None or now > _WELL else "red" if name in view.profile.ordinary else "yellow"
+        text.append(sayable(_tenant_line(view, name, name_width, fitting), console) + "\n", style=losing)
     if len(names) > _MOST_TENANTS:
         text.append(f"{count(len(names) - _MOST_TENANTS)} more tenants\n", style="dim")
     lines = [line for line in text.split("\n") if line]
@@ -175,11 +186,25 @@ def picture(view: View, title: str, console: Console) -> Text:
     return Text("\n").join(lines)
 
 
+def _bar(text: Text, view: View, width: int, console: Console) -> None:
+    """The trial's time: full up to now, and each phase in its colour."""
+    duration = view.profile.duration
+    filled = round(min(1.0, view.now_ns / duration) * width)
+    cells = [
+        (place < filled, _PHASE_STYLES.get(view.profile.phases.at(duration * place // width) or "", "green"))
+        for place in range(width)
+    ]
+    for (full, style), same in groupby(cells):
+        said = ("━" if full else "─") * len(list(same))
+        text.append(sayable(said, console), style=style if full else f"dim {style}")
+
+
 def _tenant_line(view: View, name: str, width: int, fitting: Sequence[str]) -> str:
     c = view.counts(name)
     figures = {
         "asked": _rate(view.asked(name)),
         "sent": _rate(view.rate(name, sent)),
+        "now": percent(view.served_now(name), 0),
         "re-plans": _rate(view.rate(name, lambda counts: counts["replans"])),
         **{head: count(c[key]) for head, key in _COUNTED.items()},
     }

@@ -17,7 +17,7 @@ from harness.report.capacity import capacity_of
 from harness.report.capacity_text import show_capacity
 from harness.report.grid import Cell, grid, line
 from harness.report.notes import named_in, not_observable, overall, title_of, worst_first
-from harness.report.summary import WHOLE, Row, Summary, summarise
+from harness.report.summary import WHOLE, Row, Summary, most_hurt_first, summarise
 from harness.report.text import MISSING, clean, count, fit, interval, percent, quantity
 from harness.report.traffic import traffic_of
 from harness.report.variants import FIELDS, SHARES, VariantRow
@@ -30,6 +30,8 @@ STYLES = {
 }
 _MOST_FINDINGS = 8
 _MOST_WITNESSES = 8
+_MOST_HURT = 12
+_BAR = 10
 _NAME_WIDTH = 24
 
 
@@ -39,6 +41,7 @@ def show(trial: Trial, verdicts: Sequence[Verdict], console: Console) -> None:
     _headline(trial, verdicts, summary, console)
     for verdict in worst_first(verdicts):
         show_verdict(verdict, console)
+    _glance(summary, console)
     _table(summary, console)
     capacity = capacity_of(trial)
     if capacity is not None:
@@ -69,7 +72,7 @@ def show_verdict(verdict: Verdict, console: Console) -> None:
     for finding in telling[:_MOST_FINDINGS]:
         line(console, *_finding(finding), indent=4)
     if len(telling) > _MOST_FINDINGS:
-        line(console, f"... and {len(telling) - _MOST_FINDINGS} more", indent=4)
+        line(console, f"... and {len(telling) - _MOST_FINDINGS} more findings (all of them: report.html)", indent=4)
     if verdict.witnesses:
         shown = ", ".join(clean(witness, 40) for witness in verdict.witnesses[:_MOST_WITNESSES])
         more = len(verdict.witnesses) - _MOST_WITNESSES
@@ -91,6 +94,35 @@ def _finding(finding: Finding) -> list[Cell]:
     )
     note = f" ({clean(finding.note, 200)})" if finding.note else ""
     return [Cell(finding.word.value, STYLES[finding.word]), Cell(said), Cell(note, "dim")]
+
+
+def _glance(summary: Summary, console: Console) -> None:
+    """Who was hurt: the served share of each tenant in calm and in burst, the worst ordinary one first."""
+    pairs = most_hurt_first(summary)
+    if not pairs:
+        return
+    console.print()
+    line(console, Cell("Who was hurt", "bold"))
+    header = [("", "tenant"), ("", ""), ("served in calm", "%"), ("served in burst", "%"), ("lost in burst", "refused")]
+    header.append(("lost in burst", "gave up"))
+    if console.is_terminal:
+        header[3:3] = [("served in calm", "")]
+        header[5:5] = [("served in burst", "")]
+    width = _NAME_WIDTH if console.width >= 120 or not console.is_terminal else _NAME_WIDTH // 2
+    rows = [_hurt(calm, burst, width, console.is_terminal) for calm, burst in pairs[:_MOST_HURT]]
+    grid(console, header, rows, lead=2)
+    if len(pairs) > _MOST_HURT:
+        line(console, Cell(f"{count(len(pairs) - _MOST_HURT)} more in the tables below.", "dim"))
+
+
+def _hurt(calm: Row, burst: Row, width: int, bars: bool) -> list[Cell]:
+    cells = [Cell(row_name(calm, width), "bold"), Cell("ordinary" if calm.ordinary else "", "dim")]
+    for row in (calm, burst):
+        cells.append(Cell(percent(row.served_share).removesuffix(" %")))
+        if bars:
+            filled = round((row.served_share or 0.0) * _BAR)
+            cells.append(Cell("█" * filled + "░" * (_BAR - filled), "blue" if row.ordinary else "yellow"))
+    return [*cells, _number(count(burst.refused), ""), _number(count(burst.abandoned), "")]
 
 
 def _table(summary: Summary, console: Console) -> None:

@@ -28,7 +28,8 @@ from harness.report.capacity import (
     most_in_bins,
 )
 from harness.report.capacity_html import capacity_section
-from harness.report.capacity_text import attempts, show_capacity
+from harness.report.capacity_text import attempts, show_capacity, variants_table
+from harness.report.cost import CostRow, Costs, SizeRow
 from harness.report.frame import frame_of
 from harness.report.html import page
 from harness.report.json_report import report_json
@@ -204,6 +205,36 @@ STORY = Capacity(
 )  # fmt: skip
 
 
+COSTS = Costs(
+    tenants=(
+        CostRow("crowd", 1, {"sessions": 325}, 1, 1_000, 100, 900.0),
+        CostRow("a tenant with a long name", 412, {"tokens": 337, "deadline": 12}, 40, 1_648_000, 2_120_300, -31_250.5),
+        CostRow("holder", 2, {}, 2, 2_000, 0, None),
+    ),
+    sizes=(SizeRow("short", 413, 337, Times(413, 3.0, 0.0, 12.0, 40.0)), SizeRow("batch", 2, 325, Times(2))),
+    most={"sessions": 20, "memory": 10, "tools": 60, "queue": 30}, oldest_ns=1_250_000_000, left_out=3,
+)  # fmt: skip
+COSTLY = replace(STORY, cost=COSTS, refused_runs=(("chat_turn", "throttled", "tokens", 337),))
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_terminal_snapshot_of_costs(width):
+    console, stream = terminal_console(width, color=False)
+    show_capacity(COSTLY, console)
+    text = stream.getvalue().partition("Cost")
+    snapshot(f"cost_{width}.txt", text[1] + text[2].partition("refused steps")[0])
+    assert max(map(len, stream.getvalue().splitlines())) <= width
+
+
+def test_variants_of_runs_count_the_runs_refused_where_there_are_any():
+    console, stream = terminal_console(200, color=False)
+    variants_table([("base", "PASS", STORY), ("dear", "FAIL", COSTLY)], console)
+    lines = stream.getvalue().splitlines()
+    assert "runs" in lines[0]
+    place = lines[1].split().index("refused", 5)
+    assert [line.split()[place] for line in lines[2:]] == ["0", "337"]
+
+
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_terminal_snapshot(width):
     console, stream = terminal_console(width, color=False)
@@ -229,6 +260,10 @@ def test_hostile_names_and_reasons_stay_text(decisions, text):
         made,
         classes=(replace(made.classes[0], traffic_class=text),),
         refusals=((text, text, text, 3),),
+        refused_runs=((text, text, text, 3),),
+        cost=replace(
+            COSTS, tenants=(CostRow(text, 1, {text: 2}, 1, 1, 1, 1.0),), sizes=(SizeRow(text, 1, 1, Times(0)),)
+        ),
         denied={text: 2},
         transitions=(replace(made.transitions[0], dependency=text, reason=text),),
         bulkheads=(Bulk(text, "read", 1, 1, 0, 1, 0, 0),),

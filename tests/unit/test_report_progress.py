@@ -52,6 +52,42 @@ def test_rates_are_of_the_last_two_seconds() -> None:
     assert line.endswith("loop served 0 refused 0 abandoned 0 waiting 0 held back 60")
 
 
+def test_what_is_served_now_is_of_the_last_two_seconds() -> None:
+    view = View(loop_profile())
+    assert view.served_now("loop") is None
+    for i in range(11):
+        lost = max(0, i - 5)
+        view.add(event(i, alice=8 * i, loop=8 * i, served=2 * i, refused=6 * lost))
+    assert view.served_now("alice") == 1
+    assert view.served_now("loop") == 0.25
+    text = picture(view, "t", Console(file=io.StringIO(), width=80))
+    assert text.plain.splitlines()[3].split()[:5] == ["tenant", "served", "refused", "waiting", "now"]
+    loop = text.plain.splitlines()[5]
+    assert loop.split()[:5] == ["loop", "20", "30", "0", "25"]
+    styles = {str(span.style) for span in text.spans if loop in text.plain[span.start : span.end]}
+    assert styles == {"yellow"}
+
+
+@pytest.mark.parametrize(("losing", "style"), [("alice", "red"), ("loop", "yellow")])
+def test_who_loses_now_is_coloured_and_an_ordinary_tenant_more_so(losing: str, style: str) -> None:
+    view = View(loop_profile())
+    for at in (1, 2):
+        one = event(at, alice=8 * at, loop=8 * at, served=8 * at)
+        one["tenants"][losing] |= {"served": at, "refused": 7 * at}
+        view.add(one)
+    text = picture(view, "t", Console(file=io.StringIO(), width=80))
+    row = next(line for line in text.split("\n") if line.plain.startswith(losing))
+    assert {str(span.style) for span in row.spans} == {style}
+
+
+def test_the_bar_shows_the_phases_that_are_to_come() -> None:
+    view = View(loop_profile())
+    view.add(event(6, 1, 1))
+    bar = picture(view, "t", Console(file=io.StringIO(), width=80)).split("\n")[1]
+    assert bar.plain.startswith("━")
+    assert [str(span.style) for span in bar.spans][:3] == ["green", "yellow", "dim yellow"]
+
+
 def test_a_plain_line_every_ten_seconds_of_the_trial() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=False, width=40)
