@@ -30,6 +30,7 @@ MOST_LABELLED = 200
 _BUCKETS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000)
 BUCKETS_NS = tuple(ms * 1_000_000 for ms in _BUCKETS_MS)
 """Upper ends of every histogram of waits."""
+LATE_BUCKETS_NS = tuple(us * 1000 for us in (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000))
 
 
 @dataclass(frozen=True, slots=True)

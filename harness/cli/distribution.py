@@ -11,6 +11,8 @@ from harness.report.text import clean
 from harness.target.driver_process import DEFAULT_PORT, Workers
 from harness.trial import Progress
 
+WEB_PORT = 8089
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _OPTIONS: tuple[Decorator, ...] = (
@@ -58,8 +60,23 @@ def workers_of(here: int, elsewhere: int, listen: str, join_within_s: float) -> 
     return Workers(here, elsewhere, listen, join_within_s)
 
 
+def web_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives the command `web_ui` and `web_port`; `page_of` makes one of them."""
+    about = "Where, on 127.0.0.1. Default 8089, Locust's own; 0: a free one."
+    command = click.option("--web-port", type=click.IntRange(0, 65535), metavar="PORT", help=about)(command)
+    about = "Show it meanwhile in Locust's own web page, with tabs for tenants and phases. To look at, not to measure."
+    return click.option("--web-ui", is_flag=True, help=about)(command)
+
+
+def page_of(web_ui: bool, port: int | None) -> int | None:
+    """The port of Locust's web page; None: there is to be none."""
+    if port is not None and not web_ui:
+        raise click.UsageError("--web-port is where Locust's web page is: give --web-ui, too")
+    return (WEB_PORT if port is None else port) if web_ui else None
+
+
 def announcing(on_progress: Progress) -> Progress:
-    """Says on standard error who is awaited; hands on everything else."""
+    """Says on standard error who is awaited, and where the web page is; hands on everything else."""
 
     def heard(event: dict[str, Any]) -> None:
         if event.get("event") == "waiting":
@@ -70,6 +87,8 @@ def announcing(on_progress: Progress) -> Progress:
                 f"overload worker --master {event.get('address')}",
                 err=True,
             )
+        elif event.get("event") == "page":
+            click.echo(f"Locust's web page at {event.get('url')}", err=True)
         else:
             on_progress(event)
 

@@ -6,15 +6,24 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.errors import BadInput
+from harness.report.prometheus import TrialMetrics
 from stub_service.exposition import OPENMETRICS, TEXT, Family, text, wants_openmetrics
 
-Tell = Callable[[Sequence[Family]], None]
-"""Takes what is to be served from now on."""
+if TYPE_CHECKING:
+    from harness.profile.loader import Loaded
+    from harness.trial import Progress
+
+Source = Callable[[], Sequence[Family]]
+"""What there is to tell, whenever somebody asks: from another thread."""
+Tell = Callable[[Source], None]
+"""Takes what is to be asked from now on."""
+Meter = Callable[["Loaded", "Progress"], "Progress"]
+"""Has the metrics of a trial follow its progress."""
 TIMEOUT_S = 10.0
 """Of a client that connects and asks for nothing."""
 
@@ -27,9 +36,30 @@ metrics_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.optio
 
 
 @contextlib.contextmanager
+def metering(port: int | None) -> Iterator[Meter]:
+    """Of the trials of a command, one after another; None: nobody is told."""
+    if port is None:
+        yield lambda loaded, on_progress: on_progress
+        return
+    with served(port) as tell:
+
+        def meter(loaded: Loaded, on_progress: Progress) -> Progress:
+            metrics = TrialMetrics(loaded.profile, loaded.variant)
+            tell(metrics.families)
+
+            def heard(event: dict[str, Any]) -> None:
+                metrics.add(event)
+                on_progress(event)
+
+            return heard
+
+        yield meter
+
+
+@contextlib.contextmanager
 def served(port: int) -> Iterator[Tell]:
-    """Serves the newest of what it is told at /metrics, in a thread that ends with the block. Raises BadInput."""
-    newest: list[Sequence[Family]] = [()]
+    """Serves what it is told to at /metrics, in a thread that ends with the block. Raises BadInput."""
+    newest: list[Source] = [tuple]
 
     class Handler(BaseHTTPRequestHandler):
         timeout = TIMEOUT_S
@@ -39,7 +69,7 @@ def served(port: int) -> Iterator[Tell]:
                 self._say(404, "text/plain", b"see /metrics\n")
                 return
             openmetrics = wants_openmetrics(self.headers.get("Accept"))
-            self._say(200, OPENMETRICS if openmetrics else TEXT, text(newest[0], openmetrics))
+            self._say(200, OPENMETRICS if openmetrics else TEXT, text(newest[0](), openmetrics))
 
         def _say(self, status: int, content_type: str, body: bytes) -> None:
             self.send_response(status)
@@ -65,8 +95,8 @@ def served(port: int) -> Iterator[Tell]:
     thread.start()
     click.echo(f"metrics at http://127.0.0.1:{server.server_port}/metrics", err=True)
 
-    def tell(families: Sequence[Family]) -> None:
-        newest[0] = families
+    def tell(source: Source) -> None:
+        newest[0] = source
 
     try:
         yield tell

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from rich.text import Text
 
 from harness.cli.following import Follower
 from harness.cli.learn import parse_statuses
-from harness.cli.metrics_port import Tell, metrics_option, served
+from harness.cli.metrics_port import Source, Tell, metrics_option, served
 from harness.cli.reading import DURATION, Parsed
 from harness.errors import BadInput
 from harness.profile.units import NS_PER_S, show_duration
@@ -32,7 +32,7 @@ from harness.recorded.times import zone_of
 from harness.recorded.watch_metrics import families
 from harness.recorded.watching import Alert, Row, Rules, Watch
 from harness.report.text import MISSING, clean, count, percent
-from stub_service.exposition import Busiest, Family, text
+from stub_service.exposition import Busiest, text
 
 SHOWN = 20
 _FORMATS = tuple(name for name in formats.NAMES if name != "har")
@@ -151,7 +151,7 @@ class Looks:
         if self.told:
             found = families(self.watch, self.account, self._busiest)
             for tell in self.told:
-                tell(found)
+                tell(lambda: found)
         self.shown(alerts)
 
     def until(self, once: bool, every_ns: int, clock: Callable[[], int], wait: Callable[[float], object]) -> None:
@@ -268,10 +268,10 @@ def _lost(n: int) -> Text:
 def textfile_writer(path: Path) -> Tell:
     """Writes whole files only: the node exporter may read at any moment."""
 
-    def tell(found: Sequence[Family]) -> None:
+    def tell(source: Source) -> None:
         try:
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".overload-", delete=False) as file:
-                file.write(text(found))
+                file.write(text(source()))
             os.chmod(file.name, 0o644)
             os.replace(file.name, path)
         except OSError as error:

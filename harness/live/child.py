@@ -23,6 +23,7 @@ from harness.live.manifest import CannotBegin, read_manifest, recordings, target
 from harness.live.pipes import LineReader, LineWriter, epoch_in, on_signals
 from harness.live.trial import PARENT_GONE, LiveTrial
 from harness.live.users import fire_request, forget_seconds, start_users, tasks_of, user_classes
+from harness.live.web_ui import opened
 from harness.profile.errors import ProfileError
 from harness.target.tokens import tokens_of
 
@@ -35,6 +36,7 @@ def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> i
         prog="python -m harness.live", description="Drives one trial; see ARCHITECTURE.md."
     )
     parser.add_argument("--trial", type=Path, metavar="DIR", help="the trial's folder, with its manifest")
+    parser.add_argument("--web-port", type=int, metavar="N", help="open Locust's web page there, on 127.0.0.1; 0: any")
     processes.add_options(parser)
     options = parser.parse_args(arguments)
     if options.trial is None and not options.worker:
@@ -46,10 +48,11 @@ def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> i
         if options.workers or options.remote_workers:
             return processes.master(options)
         trial, runner = _prepare(options.trial, environment)
+        page = opened(runner.environment, options.web_port, trial) if options.web_port is not None else None
     except (BadInput, ProfileError) as error:
         print(f"harness.live: {error}", file=sys.stderr)
         return 2
-    return _drive(trial, runner)
+    return _drive(trial, runner, page)
 
 
 def _prepare(folder: Path, environment: Mapping[str, str]) -> tuple[LiveTrial, Any]:
@@ -70,8 +73,10 @@ def _prepare(folder: Path, environment: Mapping[str, str]) -> tuple[LiveTrial, A
     return trial, start_users(user_classes(list(manifest.profile.tenants), tasks.__getitem__), events)
 
 
-def _drive(trial: LiveTrial, runner: Any) -> int:
+def _drive(trial: LiveTrial, runner: Any, page: str | None) -> int:
     out = LineWriter(1)
+    if page is not None:
+        out.offer(orjson.dumps({"event": "page", "url": page}))
     loop = gevent.get_hub().loop
 
     def on_line(line: bytes) -> None:
@@ -92,6 +97,7 @@ def _drive(trial: LiveTrial, runner: Any) -> int:
     out.offer(orjson.dumps({"event": "ready"}))
     trial.finished.wait()
     reader.close()
+    out.offer(orjson.dumps(trial.progress()))
     done = trial.done()
     trial.close()
     out.finish(orjson.dumps(done))

@@ -27,6 +27,7 @@ from harness.errors import BadInput
 from harness.live.requests import target_of
 from harness.live.sessions import Alone, OfMaster, OfWorker, Session, end_test
 from harness.live.users import UserTask, user_classes
+from harness.live.web_ui import extend
 from harness.profile.errors import ProfileError
 from harness.profile.loader import Loaded, load
 
@@ -86,6 +87,8 @@ def on_init(environment: Any, runner: Any, **_: Any) -> None:
             session = OfWorker(environment)
         if environment.host and not isinstance(runner, WorkerRunner):
             target_of("url", environment.host)
+        if environment.web_ui is not None:
+            extend(environment.web_ui, loaded.profile, session.progress)
     except BadInput as error:
         refuse(error)
 

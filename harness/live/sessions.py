@@ -57,6 +57,10 @@ class Session(Protocol):
 
     def close(self) -> None: ...
 
+    def progress(self) -> Mapping[str, Any] | None:
+        """Of the trial that runs."""
+        ...
+
 
 class Kept:
     """The folder of a trial, if it is to be kept, and its manifest."""
@@ -115,6 +119,9 @@ class Alone:
         self._environment: Any = None
         self._kept: Kept | None = None
 
+    def progress(self) -> Mapping[str, Any] | None:
+        return self.trial.progress() if self.trial is not None else None
+
     def task_of(self, place: int) -> UserTask:
         """Without a trial (it could not be prepared) a user has nothing to do."""
         return self.tasks.get(place) or UserTask([])
@@ -168,6 +175,9 @@ class OfMaster:
         self._rows: JsonLines | None = None
         self._environment: Any = None
         self._tests = 0
+
+    def progress(self) -> Mapping[str, Any] | None:
+        return self._made.progress() if self._made is not None else None
 
     def task_of(self, place: int) -> UserTask:
         return UserTask([])
@@ -242,6 +252,10 @@ class OfWorker:
             stays=True,
         )
         self._worker.join()
+
+    def progress(self) -> Mapping[str, Any] | None:
+        """The page is the master's."""
+        return None
 
     def task_of(self, place: int) -> UserTask:
         return self._worker.task_of(place)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from harness.ledger.call import Call
-from harness.ledger.outcomes import ABANDONED, DROPPED, FAILED, OPEN, QUEUED, REFUSED, SERVED
+from harness.ledger.outcomes import ABANDONED, DROPPED, FAILED, OPEN, QUEUED
 from harness.live.answer_parser import AnswerParser
 from harness.live.answers import judge, judge_run_call
 from harness.live.connections import Network, Pool
 from harness.live.driver_calls import DriverCalls
 from harness.live.pacing import Timeouts
+from harness.live.progress import Tally
 from harness.live.requests import Requests, Unsendable
 from harness.live.target_requests import TargetRequests
 from harness.target.rails import IN_FLIGHT
@@ -33,11 +34,12 @@ STILL_QUEUED = "still_queued"
 
 
 class LiveTenant:
-    """patience: calls that hang up once it is over; None: the service is told of it, or it is endless."""
+    """patience: calls that hang up once it is over; None: the service is told of it, or it is endless. tally: what its
+    calls count in; others may count in the same."""
 
     __slots__ = (
         "_asks_deadline", "_by_driver", "_planned_ns", "_pool", "_reported", "_requests", "_stopped", "_trial",
-        "abandoned", "caller", "due", "held_back", "in_flight", "name", "patience", "refused", "replans", "served",
+        "caller", "in_flight", "name", "patience", "tally",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +50,7 @@ class LiveTenant:
         requests: Requests | TargetRequests,
         patience: Timeouts[Call] | None,
         asks_deadline: bool,
+        tally: Tally,
     ) -> None:
         self._by_driver: DriverCalls | None = None
         self._trial = trial
@@ -62,7 +65,7 @@ class LiveTenant:
         self._reported = False
         # By sequence: what is left at the end is reported in the order in which it was sent.
         self.in_flight: dict[int, Call] = {}
-        self.due = self.served = self.refused = self.abandoned = self.held_back = self.replans = 0
+        self.tally = tally
 
     @property
     def finished(self) -> bool:
@@ -121,16 +124,20 @@ class LiveTenant:
 
     def _start(self, call: Call) -> None:
         if call.attempt == 1:
-            self.due += 1
+            self.tally.due += 1
             if call.round:
-                self.replans += 1
+                self.tally.replans += 1
         if call.outcome is not None:
-            self.held_back += 1
+            self.tally.held_back += 1
+            if call.attempt > 1:
+                self.tally.in_flight -= 1
             self._trial.record(call)
             return
         trial = self._trial
         self.in_flight[call.seq] = call
         trial.in_flight += 1
+        if call.attempt == 1:
+            self.tally.in_flight += 1
         now = monotonic_ns()
         call.sent_ns = now - trial.epoch_ns
         if trial.in_flight > trial.max_in_flight:
@@ -240,28 +247,10 @@ class LiveTenant:
             self.caller.on_outcome(call)
             self._plan()
         if not call.retried:
-            self._count(outcome)
+            self.tally.in_flight -= 1
+            self.tally.end(outcome, call.queue_wait_ns)
         self._trial.record(call, size)
         self._see_whether_finished()
-
-    def _count(self, outcome: str) -> None:
-        if outcome == SERVED:
-            self.served += 1
-        elif outcome in REFUSED:
-            self.refused += 1
-        elif outcome == ABANDONED:
-            self.abandoned += 1
-
-    def progress(self) -> dict[str, int]:
-        return {
-            "due": self.due,
-            "served": self.served,
-            "refused": self.refused,
-            "abandoned": self.abandoned,
-            "held_back": self.held_back,
-            "in_flight": len(self.in_flight),
-            "replans": self.replans,
-        }
 
 
 def _asked(call: Call) -> Mapping[str, Any]:

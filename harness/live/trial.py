@@ -27,9 +27,11 @@ from harness.live.described import NO_CEILING, DescribedTarget
 from harness.live.driver_calls import DriverCalls
 from harness.live.lateness import Lateness
 from harness.live.pacing import Scheduler, Timeouts
+from harness.live.progress import Tally
 from harness.live.requests import Requests, Target
 from harness.live.target_requests import TargetRequests
 from harness.live.tenants import LiveTenant
+from harness.profile.demand import busiest
 from harness.profile.model import Profile
 from harness.target.driver import made
 from harness.target.model import Poll
@@ -38,6 +40,7 @@ from harness.workload.dealing import Part
 from harness.workload.plan import RecordedSource, callers, no_recordings
 from harness.workload.runs import RunCaller
 from harness.workload.source import CallSource
+from stub_service.exposition import LATE_BUCKETS_NS, MOST_LABELLED
 
 FLUSH_NS = 250_000_000
 SWEEP_NS = 1_000_000_000
@@ -45,7 +48,6 @@ MAX_CONNECTIONS = 20_000
 """Also the bound on calls in flight: ports of one loopback address run out at about 28,000."""
 SPARE_DESCRIPTORS = 100
 ROW_BATCH = 64
-TENANTS_SHOWN = 200
 
 COMPLETED, INTERRUPTED, PARENT_GONE, ERROR = "completed", "interrupted", "parent_gone", "error"
 ABORTED = "aborted"
@@ -105,6 +107,8 @@ class LiveTrial:
         poll = runs.poll if runs is not None and runs.poll is not None else Poll()
         self.poll = poll.every, poll.most
         self.profile = profile
+        self._tallies: dict[str, Tally] = {}
+        self._rest = Tally()
         self.epoch_ns = 0
         self.reason = COMPLETED
         self.error: str | None = None
@@ -138,6 +142,7 @@ class LiveTrial:
     ) -> list[LiveTenant]:
         until_start = self.profile.patience_until == "start"
         waits: dict[int, Timeouts[Call]] = {}
+        shown = frozenset(busiest(self.profile, MOST_LABELLED))
         tenants = []
         for caller in sources:
             # A run's own limit is the deadline of its envelope.
@@ -148,7 +153,8 @@ class LiveTrial:
                 waits[patience] = Timeouts(self.scheduler, patience, _is_over, self._out_of_patience)
             requests = self._requests_of(caller, target, tokens, told)
             hangs_up = None if until_start or patience is None else waits[patience]
-            tenants.append(LiveTenant(self, caller, self._network, requests, hangs_up, told is not None))
+            tally = self._tallies.setdefault(caller.tenant, Tally()) if caller.tenant in shown else self._rest
+            tenants.append(LiveTenant(self, caller, self._network, requests, hangs_up, told is not None, tally))
         return tenants
 
     def _requests_of(
@@ -284,16 +290,18 @@ class LiveTrial:
         return max(0, monotonic_ns() - self.epoch_ns) if self.begun else 0
 
     def progress(self) -> dict[str, Any]:
-        """What has happened so far, per tenant; the busiest of them if there are very many."""
-        shown = self.tenants
-        if len(shown) > TENANTS_SHOWN:
-            shown = sorted(shown, key=lambda tenant: -tenant.due)[:TENANTS_SHOWN]
-        return {
+        """What has happened so far, per tenant; of very many, those that the plan has busiest, the rest together."""
+        event: dict[str, Any] = {
             "event": "progress",
             "now_ns": self.now_ns(),
-            "tenants": {tenant.name: tenant.progress() for tenant in shown},
+            "tenants": {name: tally.counts() for name, tally in self._tallies.items()},
             "late_p99_ns": self.lateness.quantile(0.99),
+            "late_ns": self.lateness.sum_ns,
+            "late_counts": self.lateness.counts(LATE_BUCKETS_NS),
         }
+        if len(self._tallies) < len(self.tenants):
+            event["rest"] = self._rest.counts()
+        return event
 
     def done(self) -> dict[str, Any]:
         event = {

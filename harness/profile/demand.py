@@ -120,6 +120,22 @@ def most_calls(profile: Profile) -> int:
     return total
 
 
+def busiest(profile: Profile, most: int) -> tuple[str, ...]:
+    """At most so many tenants, those that may send most: who is told of one by one where all would be too many.
+    Recorded ones are taken as they come: a replay lists its busiest first."""
+    if len(profile.tenants) <= most:
+        return tuple(profile.tenants)
+
+    def may_send(name: str) -> float:
+        tenant = profile.tenants[name]
+        if tenant.runs:
+            return run_demand.most_calls(profile, tenant)
+        calls = calls_within(profile, tenant)
+        return math.inf if calls is None else calls * amplification(tenant)
+
+    return tuple(sorted(profile.tenants, key=may_send, reverse=True)[:most])
+
+
 def _per_run(profile: Profile, name: str, tenant: Tenant) -> int:
     """Attempts that one original call becomes at most, with a budget for each run counted in."""
     most = amplification(tenant)

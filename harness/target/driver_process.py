@@ -37,20 +37,23 @@ class DriverDied(TrialBroken):
 class Workers:
     """Who drives a trial. here: worker processes of this machine; elsewhere: those that join by themselves (overload
     worker). Neither: one process does it all. listen: where the master does, HOST:PORT. join_within_s: how long to wait
-    for them all before it is given up, with nothing sent."""
+    for them all before it is given up, with nothing sent. page: the port of Locust's web page, if there is to be one.
+    """
 
     here: int = 0
     elsewhere: int = 0
     listen: str = ""
     join_within_s: float = 60.0
+    page: int | None = None
 
     @property
     def arguments(self) -> list[str]:
         """For `python -m harness.live`."""
+        page = ["--web-port", str(self.page)] if self.page is not None else []
         if not (self.here or self.elsewhere):
-            return []
+            return page
         said = ["--workers", str(self.here), "--remote-workers", str(self.elsewhere)]
-        said += ["--join-within-s", f"{self.join_within_s:g}"]
+        said += ["--join-within-s", f"{self.join_within_s:g}", *page]
         return [*said, "--listen", self.listen] if self.listen else said
 
 
@@ -97,10 +100,10 @@ class LiveProcess:
         self, timeout_s: float = READY_TIMEOUT_S, on_waiting: Callable[[dict[str, Any]], None] = lambda event: None
     ) -> dict[str, Any]:
         """Returns once the driver has spawned its tenants, what it said then. Raises DriverDied, or BadInput if nothing
-        could be begun. on_waiting: told whenever a worker has joined, while others have not."""
-        if self.workers.arguments:
+        could be begun. on_waiting: told whenever a worker has joined, while others have not, and of the web page."""
+        if self.workers.here or self.workers.elsewhere:
             timeout_s += self.workers.join_within_s + READY_TIMEOUT_S
-        while (event := self._next(timeout_s)).get("event") == "waiting":
+        while (event := self._next(timeout_s)).get("event") in ("waiting", "page"):
             on_waiting(event)
         if event.get("event") != "ready":
             raise DriverDied(f"the live driver said {event!r} instead of being ready")

@@ -281,7 +281,7 @@ def test_one_of_many_that_runs_away_late_has_series():
 
 def test_metrics_are_served_on_loopback(capsys):
     with served(0) as tell:
-        tell([family(LINES, [((), 1)])])
+        tell(lambda: [family(LINES, [((), 1)])])
         address = capsys.readouterr().err.split()[-1]
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(address, timeout=10) as answer:
@@ -298,7 +298,7 @@ def test_metrics_are_served_on_loopback(capsys):
 
 def test_a_textfile_is_written_whole(tmp_path):
     path = tmp_path / "overload.prom"
-    textfile_writer(path)([family(LINES, [((), 1)])])
+    textfile_writer(path)(lambda: [family(LINES, [((), 1)])])
     assert path.read_text().endswith("\noverload_watch_lines_total 1\n")
     assert [one.name for one in tmp_path.iterdir()] == ["overload.prom"]
 

@@ -21,10 +21,11 @@ from gevent.event import Event
 
 from harness.live.distributed import clocks, wire
 from harness.live.distributed.measuring import ClockMeter, looks
-from harness.live.distributed.members import Lost, Member, merged
+from harness.live.distributed.members import Lost, Member
 from harness.live.distributed.settled import Settled
 from harness.live.distributed.shipping import Batch, NotInOrder, originals
 from harness.live.manifest import CannotBegin, Manifest
+from harness.live.progress import merged
 from harness.live.trial import COMPLETED, ERROR, INTERRUPTED, WORSE
 from harness.live.users import places_of
 from harness.workload.dealing import deal, items_of
@@ -69,7 +70,7 @@ class Master:
         self.begun = False
         self._runner = runner
         self._manifest = manifest
-        self._profile = manifest.profile
+        self.profile = manifest.profile
         self._recorded = recorded
         self._folder = folder
         self._rows = rows
@@ -129,7 +130,7 @@ class Master:
                 if offset is None:
                     raise CannotBegin(f"worker {member.name} does not answer; nothing was sent. Is it still running?")
                 member.offset = offset
-        shares = deal(items_of(self._profile, plan), len(self.members))
+        shares = deal(items_of(self.profile, plan), len(self.members))
         told = {key: value for key, value in self._manifest.document.items() if key not in _NOT_TOLD}
         document = orjson.dumps(told)
         for place, (member, share) in enumerate(zip(self._in_order(), shares, strict=True)):
@@ -153,7 +154,7 @@ class Master:
 
     def _ship_recordings(self, member: Member) -> None:
         for name in member.share.parts:
-            recorded = self._profile.tenants[name].recorded
+            recorded = self.profile.tenants[name].recorded
             if recorded is None:
                 continue
             places = [self._folder / recorded.file, self._folder / "schedule" / recorded.file]
@@ -173,7 +174,7 @@ class Master:
         self._runner.start(user_count=users, spawn_rate=users)
 
     def _places(self, member: Member) -> list[int]:
-        return places_of(member.share.parts, self._profile)
+        return places_of(member.share.parts, self.profile)
 
     def dispatcher(self, worker_nodes: list[Any], user_classes: list[type[Any]]) -> Settled:
         """For Locust's `Environment.dispatcher_class`."""
@@ -224,7 +225,7 @@ class Master:
         if not member.under_way:
             return
         at_ns = max(0, monotonic_ns() - self.epoch_ns) if self.begun else 0
-        due = due_by(self._profile, member.share.parts, self._recorded, at_ns) if self.begun else 0
+        due = due_by(self.profile, member.share.parts, self._recorded, at_ns) if self.begun else 0
         member.lost = Lost(why, at_ns, max(0, due - member.inbox.original))
         self._send_away(member)
         if not self._ending:

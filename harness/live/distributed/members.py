@@ -11,8 +11,6 @@ from harness.live.distributed.shipping import Inbox
 from harness.measure.clock_offset import Offset
 from harness.workload.dealing import WHOLE, Part, Share
 
-TENANTS_SHOWN = 200
-
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -71,18 +69,3 @@ class Member:
             "calls": self.inbox.rows,
             "unaccounted": self.lost.unaccounted,
         }
-
-
-def merged(progress: list[dict[str, Any]], now_ns: int) -> dict[str, Any]:
-    """One progress event of several: counts of a tenant that is shared out add up; the worst lateness counts."""
-    tenants: dict[str, dict[str, int]] = {}
-    for one in progress:
-        for name, counts in one.get("tenants", {}).items():
-            sums = tenants.setdefault(name, dict.fromkeys(counts, 0))
-            for key, value in counts.items():
-                sums[key] = sums.get(key, 0) + value
-    if len(tenants) > TENANTS_SHOWN:
-        busiest = sorted(tenants, key=lambda name: -tenants[name].get("due", 0))[:TENANTS_SHOWN]
-        tenants = {name: tenants[name] for name in busiest}
-    late = max((one.get("late_p99_ns", 0) for one in progress), default=0)
-    return {"event": "progress", "now_ns": now_ns, "tenants": tenants, "late_p99_ns": late}

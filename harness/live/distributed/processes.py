@@ -37,6 +37,7 @@ from harness.live.manifest import CannotBegin, Manifest, read_manifest, recordin
 from harness.live.pipes import LineReader, LineWriter, epoch_in, on_signals
 from harness.live.trial import PARENT_GONE
 from harness.live.users import UserTask, user_classes
+from harness.live.web_ui import opened
 from harness.workload.plan import planned
 
 LOCALHOST = "127.0.0.1"
@@ -137,6 +138,9 @@ def _conduct(
         if options.remote_workers:
             out.offer(orjson.dumps(said))
 
+    if options.web_port is not None:
+        page = opened(runner.environment, options.web_port, made)
+        out.offer(orjson.dumps({"event": "page", "url": page}))
     made.join(expected, options.join_within_s, waiting, where)
     made.prepare(plan)
     made.spawn()
@@ -147,6 +151,7 @@ def _conduct(
     reader.close()
     made.measure_again()
     rows.close()
+    out.offer(orjson.dumps(made.progress()))
     out.finish(orjson.dumps(made.done()))
     made.release()
     return 0
