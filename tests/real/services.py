@@ -31,7 +31,7 @@ from tests.live.driving import loaded, on_time, skip_if_late
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 _ADDRESS = re.compile(r"(127\.0\.0\.1|localhost):(\d{4,5})\b")
-_START_S = 30.0
+_START_S = 90.0
 _STOP_S = 5.0
 
 
