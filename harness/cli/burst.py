@@ -10,6 +10,7 @@ import click
 
 from harness import checks, trial
 from harness.cli import options, targets
+from harness.cli.metrics_port import Meter, metering, metrics_option
 from harness.cli.output import show_judged
 from harness.cli.outputs import Outputs, outputs_options
 from harness.cli.reading import DURATION, RATE, Parsed
@@ -68,6 +69,7 @@ def named(text: str) -> tuple[str, ...]:
 @options.seed_option
 @options.reports_option
 @targets.dry_run_option
+@metrics_option
 @outputs_options
 @options.json_option
 def command(
@@ -85,6 +87,7 @@ def command(
     seed: int | None,
     reports: Path,
     dry_run: bool,
+    metrics_port: int | None,
     outputs: Outputs,
     as_json: bool,
 ) -> int:
@@ -114,11 +117,12 @@ def command(
     loaded = from_document(document, origin="overload burst", checks=checks.PARAMETERS)
     if dry_run:
         return targets.dry_run([loaded], where)
-    return show_judged([_run(loaded, where, reports)], as_json, outputs, "overload burst")
+    with metering(metrics_port) as meter:
+        return show_judged([_run(loaded, where, reports, meter)], as_json, outputs, "overload burst")
 
 
-def _run(loaded: Loaded, where: trial.Target, reports: Path) -> trial.Judged:
-    return run_one(loaded, where, reports, None, False)
+def _run(loaded: Loaded, where: trial.Target, reports: Path, meter: Meter) -> trial.Judged:
+    return run_one(loaded, where, reports, None, False, meter=meter)
 
 
 def _ordinary_of(where: trial.Target, tenant: str) -> tuple[str, ...]:

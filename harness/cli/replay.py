@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.cli import targets
+from harness.cli.metrics_port import Meter, metering, metrics_option
 from harness.cli.reading import DURATION, RATE, SPEED, Parsed, ReadingOptions, opened, reading_options
 from harness.errors import BadInput
 from harness.profile.units import parse_duration
@@ -152,6 +153,7 @@ class ServiceChoice:
     help="Where the trial's folder is made.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Of all that is drawn.")
+@metrics_option
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on standard output.")
 def command(
     reading: ReadingOptions,
@@ -172,6 +174,7 @@ def command(
     dry_run: bool,
     reports: Path,
     seed: int,
+    metrics_port: int | None,
     as_json: bool,
     **service: Any,
 ) -> int:
@@ -218,8 +221,9 @@ def command(
         if where == "stub":
             _refuse_over_limit(prepared, runaway_replans)
         account = prepared_json(prepared)
-        trials = (_run(_loaded(made, name), folder, account, where, reports) for made, _ in documents)
-        return _finish(prepared, until_interrupted(trials), as_json)
+        with metering(metrics_port) as meter:
+            trials = (_run(_loaded(made, name), folder, account, where, reports, meter) for made, _ in documents)
+            return _finish(prepared, until_interrupted(trials), as_json)
 
 
 def _runaway(
@@ -298,7 +302,9 @@ def _announce(loads: Sequence[Loaded], where: Target, prepared_schedule: Path) -
         targets.announce(loaded, where, recorded_peaks(loaded, prepared_schedule.parent))
 
 
-def _run(loaded: Loaded, prepared_schedule: Path, account: dict[str, Any], target: Target, reports: Path) -> Judged:
+def _run(
+    loaded: Loaded, prepared_schedule: Path, account: dict[str, Any], target: Target, reports: Path, meter: Meter
+) -> Judged:
     """One trial: its folder gets its own copy of schedule and account first, so that it stays complete by itself."""
     from harness import trial
     from harness.cli.output import live_progress, silent
@@ -308,7 +314,7 @@ def _run(loaded: Loaded, prepared_schedule: Path, account: dict[str, Any], targe
     (folder / ACCOUNT).write_bytes(orjson.dumps(account, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     quiet = target == trial.SIMULATOR
     with silent() if quiet else live_progress(loaded.profile, loaded.profile.name) as on_progress:
-        return trial.run(loaded, folder, target, None, on_progress)
+        return trial.run(loaded, folder, target, None, meter(loaded, on_progress))
 
 
 def _refuse_over_limit(prepared: Prepared, replans: ReplanOption | None) -> None:
