@@ -13,7 +13,7 @@ const COLUMNS = [
   ["share", "%", "served, of offered", (row) => tenths(row.served_share)],
   ["refused", "Refused", "refused at admission", (row) => number(row.refused)],
   ["abandoned", "Abandoned", "abandoned in the queue: patience ran out", (row) => number(row.abandoned)],
-  ["replans", "Re-plans", "calls that follow a failure", (row) => number(row.replans)],
+  ["replans", "Re\u2011plans", "calls that follow a failure", (row) => number(row.replans)],
   ["held", "Held back", "held back by the agent's own budget; never sent", (row) => number(row.held_back)],
   ["wait", "Mean wait", "mean queue wait of served calls", (row) => millis(row.wait_ms)],
 ];
