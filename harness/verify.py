@@ -89,6 +89,11 @@ CASES = (
     _case("cost_unwound", "cost.unwound", "a thousand requests are refused halfway in"),
     _case("cost_size_class", "cost.size_class", "people chat while deep research takes every session it can"),
     _case("cost_corridor", "cost.corridor", "waves of runs before a model with a quota of tokens"),
+    _case("tree_bounded", "tree.bounded", "agents delegate deeper, wider and for more than they may"),
+    _case("tree_priced", "tree.delegate_priced", "agents delegate and call beyond their credits"),
+    _case("tree_guard", "tree.inward_guard", "agents loop against their own tenant"),
+    _case("flood_cheap", "flood.cheap", "a night of small requests of one tenant"),
+    _case("flood_expensive", "flood.expensive", "chat turns fan out into hundreds of sessions", alone=True),
 )
 PRESETS = {"all": tuple(case.name for case in CASES), "first": ("v02", "v05")}
 """first: the two to run before autonomous traffic is raised."""

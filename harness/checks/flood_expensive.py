@@ -43,7 +43,7 @@ class Params(Unmoved):
 
 def judge(trial: Trial, params: Params) -> Verdict:
     costs = cost_frame(trial)
-    absent = missing(NAME, costs.frame.evidence, "arrivals")
+    absent = missing(NAME, costs.frame.evidence, "arrivals", "decisions")
     if absent is not None:
         return absent
     floods = [r for r in costs.requests if agents_of(r.group) >= params.agents]
@@ -111,7 +111,7 @@ def _told(costs: CostFrame, floods: list[Request]) -> Rule:
 CHECKS[NAME] = Check(
     NAME,
     "one request that fans out into hundreds of sessions does not move other tenants",
-    "arrivals that say what they used, a run with hundreds of sub-agents, chat turns of others before and beside it",
+    "decisions, arrivals that say what they used, a run with hundreds of sub-agents, chat turns before and beside it",
     Params,
     judge,
 )

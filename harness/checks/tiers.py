@@ -70,9 +70,9 @@ NEEDS: dict[str, tuple[Tier, ...]] = {
     "cost.corridor": _ARRIVED,
     "tree.bounded": _BOTH,
     "tree.delegate_priced": _BOTH,
-    "tree.inward_guard": _ARRIVED,
+    "tree.inward_guard": _BOTH,
     "flood.cheap": _ARRIVED,
-    "flood.expensive": _ARRIVED,
+    "flood.expensive": _BOTH,
 }
 """Check -> what it cannot be judged without, beside answers."""
 

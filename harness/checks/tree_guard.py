@@ -51,7 +51,7 @@ class Params(Part):
 
 def judge(trial: Trial, params: Params) -> Verdict:
     frame, found = trees_of(trial)
-    absent = missing(NAME, frame.evidence, "arrivals")
+    absent = missing(NAME, frame.evidence, "arrivals", "decisions")
     if absent is not None:
         return absent
     trees = [tree for tree in found if any(guard in tree.limits for guard in GUARDS)]
@@ -136,7 +136,7 @@ def _evidence(guard: str, trees: list[Tree], params: Params) -> Rule:
 CHECKS[NAME] = Check(
     NAME,
     "an agent that loops is stopped by its own guards while its tenant still has budget",
-    "arrivals that say what they used, of runs that loop and of others of the same tenant",
+    "decisions, and arrivals that say what they used, of runs that loop and of others of the same tenant",
     Params,
     judge,
 )
