@@ -60,7 +60,7 @@ def save(sources: tuple[Path, ...], name: str | None, baselines: Path) -> int:
     if not model.NAME.fullmatch(name):
         raise BadInput(f"--name {name}: letters, digits, dots, dashes and underscores only, at most 100")
     path = baselines / f"{name}.json"
-    written = _write(path, model.dump(made))
+    written = write(path, made)
     console = Console()
     trials = sum(situation.trials for situation in made.situations.values())
     line(console, f"{written}  {path}  ({_several(len(made.situations), 'situation')}, {_several(trials, 'trial')})")
@@ -143,8 +143,9 @@ def read_side(text: str, baselines: Path) -> tuple[Baseline, str]:
     return of_sources([found])[0], ""
 
 
-def _write(path: Path, data: bytes) -> str:
+def write(path: Path, baseline: Baseline) -> str:
     """`saved`, `replaced` or `same`. Raises BadInput."""
+    data = model.dump(baseline)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = path.read_bytes() if path.exists() else None
