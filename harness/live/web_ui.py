@@ -175,14 +175,8 @@ def opened(environment: Any, port: int, trial: Trial) -> str:
     web_ui = environment.create_web_ui(host=LOCALHOST, port=port, delayed_start=True)
     extend(web_ui, trial.profile, trial.progress)
 
-    def stopping(**_: Any) -> None:
-        if not trial.finished.is_set():
-            trial.interrupt()
-
-    environment.events.test_stopping.add_listener(stopping)
-
     @web_ui.app.before_request  # type: ignore[untyped-decorator]
-    def only_stop() -> tuple[str, int] | None:
+    def only_stop() -> tuple[str, int] | Response | None:
         host = urlsplit(f"//{request.host}").hostname
         if host not in (LOCALHOST, "localhost"):  # a name that somebody has lead here
             return "this page is for this machine", 403
@@ -193,7 +187,9 @@ def opened(environment: Any, port: int, trial: Trial) -> str:
             return "another page may not ask for this", 403
         if request.path != "/stop":
             return "a trial follows its profile: it can be stopped here, and not be changed", 403
-        return None
+        if not trial.finished.is_set():
+            trial.interrupt()  # and not Locust's own stop, which would end users in the middle of their calls
+        return jsonify({"success": True, "message": "The trial drains and ends"})
 
     web_ui.start()
     while web_ui.server is None or not web_ui.server.started:
