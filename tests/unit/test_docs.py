@@ -47,6 +47,19 @@ def test_links_lead_somewhere(page):
     assert lost == []
 
 
+def test_every_page_can_be_reached_from_the_first_one():
+    """If this fails: link the page where its readers come from; docs/index.md is always right."""
+    ahead, reached = [ROOT / "README.md"], set()
+    while ahead:
+        page = ahead.pop()
+        if page in reached or page.suffix != ".md" or not page.is_file():
+            continue
+        reached.add(page)
+        ahead += [(page.parent / target.partition("#")[0]).resolve() for target in links(page)]
+    lost = [str(page.relative_to(ROOT)) for page in PAGES if page not in reached and page.parent.name != "decisions"]
+    assert lost == []
+
+
 def test_files_that_are_named_exist():
     """Pages, sources and profiles name pages, sources and profiles by their path from the root."""
     own = r"(?<![\w/.-])((?:docs|harness|stub_service|profiles|tests|benchmarks)/[\w./-]*\.(?:md|py|yaml|json|js))\b"
