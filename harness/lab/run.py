@@ -11,6 +11,7 @@ refused, so that no setting keeps a core for longer than some seconds.
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,14 +43,17 @@ MOST_CALLS = 150_000
 MOST_TRACED = 120_000
 """Decisions that an answer holds: beyond these the trace ends early, and says so. The figures never do."""
 MOST_MEMBERS = 200
+JUDGED = "fairness.ordinary_unmoved"
+"""What each trial of an ensemble is judged by."""
 KINDS = ("queued", "started", "served", "refused", "abandoned", "held_back", "open")
 TRACE_COLUMNS = ("t_us", "kind", "tenant", "seq", "round", "parent", "waiting", "running")
 _CODES = {name: code for code, name in enumerate(TERMINAL)}
 _KIND_OF = {"queued": 0, "started": 1, "served": 2, "throttled": 3, "expired": 4, "cancelled": 4}
 _OF_CALLER = {HELD_BACK: 5, OPEN: 6}
+_ROW = 12
+"""Integers that are kept of each call, in the order of `trial_of`."""
 _NOWHERE = Path(os.devnull)
 """The folder of a ledger that is in no folder: no file can be in it."""
-Event = tuple[int, int, int, int, int, int, int, int]
 
 
 class TooLong(Exception):
@@ -58,13 +62,22 @@ class TooLong(Exception):
 
 @dataclass(slots=True)
 class Collected:
-    """What a trial left: events as in TRACE_COLUMNS, with nanoseconds in the first; rows of calls; and the counts."""
+    """What a trial left, flat: _ROW integers a call, and an event as TRACE_COLUMNS has it (its instant in ns)."""
 
     profile: Profile
     tally: Tally
-    rows: list[tuple[int, ...]] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    rows: array[int] = field(default_factory=lambda: array("q"))
+    events: array[int] = field(default_factory=lambda: array("q"))
     ended_ns: int = 0
+
+    @property
+    def calls(self) -> int:
+        return len(self.rows) // _ROW
+
+    def columns(self) -> Ints:
+        """Of the events, one row a column."""
+        flat = np.frombuffer(self.events, dtype=np.int64) if self.events else np.zeros(0, dtype=np.int64)
+        return flat.reshape(-1, len(TRACE_COLUMNS)).T
 
 
 def collect(profile: Profile) -> Collected:
@@ -76,7 +89,7 @@ def collect(profile: Profile) -> Collected:
 
 
 def _call_sink(made: Collected) -> Callable[[Call], None]:
-    profile, add, event, count = made.profile, made.rows.append, made.events.append, made.tally.add
+    profile, add, event, count = made.profile, made.rows.extend, made.events.extend, made.tally.add
     rules = [tenant.replans for tenant in profile.tenants.values()]
     left = MOST_CALLS - sum(calls_within(profile, tenant) or 0 for tenant in profile.tenants.values())
     if left < 0:
@@ -102,8 +115,8 @@ def _call_sink(made: Collected) -> Callable[[Call], None]:
     return on_call
 
 
-def _decision_sink(events: list[Event]) -> DecisionSink:
-    add = events.append
+def _decision_sink(events: array[int]) -> DecisionSink:
+    add = events.extend
 
     def on_decision(service: Any, ticket: Any, outcome: str, reason: str | None, now_ns: int) -> None:
         call: Call = ticket.ref
@@ -116,7 +129,7 @@ def _decision_sink(events: list[Event]) -> DecisionSink:
 
 def trial_of(made: Collected, document: dict[str, Any]) -> Trial:
     """The trial as a ledger that was never written."""
-    table = np.array(made.rows, dtype=np.int64).reshape(-1, 12).T
+    table = np.array(made.rows, dtype=np.int64).reshape(-1, _ROW).T
     none = Strings([], np.full(table.shape[1], -1, dtype=np.int32))
     unknown = np.full(table.shape[1], -1, dtype=np.int64)
     tenant, seq, round_, run, parent, due, sent, done, wait, service, status, outcome = table
@@ -131,7 +144,7 @@ def trial_of(made: Collected, document: dict[str, Any]) -> Trial:
         time_scale=1.0, seed=made.profile.seed, variant=None, target={"kind": "simulator"}, clock_domain="virtual",
         plan=planned(made.profile), evidence={"decisions": False},
     )  # fmt: skip
-    manifest = manifests.end(begun, "completed", made.ended_ns, len(made.rows), None)
+    manifest = manifests.end(begun, "completed", made.ended_ns, made.calls, None)
     retried = np.zeros(len(due), dtype=np.bool_)
     return Trial(_NOWHERE, manifest, tuple(made.profile.tenants), calls, 0, calls, retried)
 
@@ -151,7 +164,7 @@ def run(inputs: Inputs) -> bytes:
         {
             **_figures(made, series, found.loaded),
             "verdicts": [_verdict(verdict) for verdict in checks.judge_all(trial)],
-            "trace": _trace(made.events),
+            "trace": _trace(made),
         },
         option=orjson.OPT_SERIALIZE_NUMPY,
     )
@@ -171,7 +184,8 @@ def members(inputs: Inputs, numbers: tuple[int, ...]) -> bytes:
         except TooLong:
             return refused(_too_long(profile))
         trial = trial_of(made, found.loaded.document)
-        answers.append(_figures(made, _series(trial), found.loaded))
+        word = checks.judge_all(trial, [JUDGED])[0].word.value
+        answers.append({**_figures(made, _series(trial), found.loaded), "word": word})
     return orjson.dumps({"members": answers})
 
 
@@ -196,9 +210,9 @@ def _too_long(profile: Profile) -> Errors:
 def _figures(made: Collected, series: Series, loaded: Loaded) -> dict[str, Any]:
     ordinary = set(made.profile.ordinary)
     rows = [_row(row, row.tenant in ordinary) for row in made.tally.tenants]
-    waiting, running, most = _occupancy(made.events, series)
+    waiting, running, most = _occupancy(made, series)
     return {
-        "calls": len(made.rows),
+        "calls": made.calls,
         "ended_s": made.ended_ns / 1e9,
         "tenants": rows,
         "summary": _summary(made, most),
@@ -237,8 +251,8 @@ def _summary(made: Collected, most_waiting: tuple[int, int]) -> dict[str, Any]:
     agents = [row for row in tallies if row.tenant not in ordinary]
     ended = sum(row.offered - row.open for row in ours)
     worst_row = min((row for row in ours if row.served_share is not None), key=_share, default=None)
-    end_ns = made.profile.duration
-    last = next((event for event in reversed(made.events) if event[0] <= end_ns and event[6] >= 0), None)
+    at, *_, waiting, _ = made.columns()
+    before_end = np.flatnonzero((at <= made.profile.duration) & (waiting >= 0))
     return {
         "ordinary_served": sum(row.served for row in ours) / ended if ended else None,
         "ordinary_lost": ended - sum(row.served for row in ours),
@@ -250,7 +264,7 @@ def _summary(made: Collected, most_waiting: tuple[int, int]) -> dict[str, Any]:
         "agent_held_back": sum(row.held_back for row in agents),
         "most_waiting": most_waiting[0],
         "most_waiting_s": most_waiting[1] / 1e9,
-        "waiting_at_end": last[6] if last else 0,
+        "waiting_at_end": int(waiting[before_end[-1]]) if len(before_end) else 0,
         "open": sum(row.open for row in tallies),
         "worker_s": worker_seconds(made.profile),
     }
@@ -260,13 +274,13 @@ def _share(row: TenantTally) -> float:
     return row.served_share or 0.0
 
 
-def _occupancy(events: list[Event], series: Series) -> tuple[list[int], list[int], tuple[int, int]]:
+def _occupancy(made: Collected, series: Series) -> tuple[list[int], list[int], tuple[int, int]]:
     """(most calls waiting and running in each bin of the series, and the most of all with its instant [ns])."""
     bins = len(series.starts_s)
-    table = np.array([(event[0], event[6], event[7]) for event in events if event[6] >= 0], dtype=np.int64)
-    if not len(table):
+    columns = made.columns()
+    at, *_, waiting, running = columns[:, columns[-2] >= 0]
+    if not len(at):
         return [0] * bins, [0] * bins, (0, 0)
-    at, waiting, running = table.T
     place = np.minimum(at // round(series.width_s * 1e9), bins - 1)
     top = int(waiting.argmax())
     highest = (int(waiting[top]), int(at[top]))
@@ -288,9 +302,9 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {"check": verdict.check, "word": verdict.word.value, "sentence": verdict.sentence, "add": verdict.add}
 
 
-def _trace(events: list[Event]) -> dict[str, Any]:
-    shown = events[:MOST_TRACED]
-    table = np.array(shown, dtype=np.int64).reshape(-1, len(TRACE_COLUMNS)).T
-    table[0] //= 1_000
-    columns = {name: np.ascontiguousarray(column) for name, column in zip(TRACE_COLUMNS, table, strict=True)}
-    return {"kinds": KINDS, "total": len(events), "columns": columns}
+def _trace(made: Collected) -> dict[str, Any]:
+    table = made.columns()
+    shown = np.ascontiguousarray(table[:, :MOST_TRACED])
+    shown[0] //= 1_000
+    columns = dict(zip(TRACE_COLUMNS, shown, strict=True))
+    return {"kinds": KINDS, "total": table.shape[1], "columns": columns}

@@ -299,7 +299,7 @@ def test_the_ensemble_is_a_band_and_a_range(lab: str) -> None:
     ranges, warning, band, cell = opened(lab + short, body).values[1]
     assert len(ranges) == 4
     assert "median" in ranges[0]
-    assert warning.startswith("One trial is no prediction here: over 20 trials")
+    assert warning.startswith("Over 20 trials with other phases: FAIL in all of them.")
     assert "20 trials" in band
     assert " to " in cell
 

@@ -46,6 +46,7 @@ def test_members_of_the_ensemble_are_those_of_overload_simulate():
         theirs = member(loaded.profile, 1, number)
         assert one["summary"]["ordinary_served"] == theirs.ordinary_served
         assert one["summary"]["agent_offered"] == theirs.agent_offers
+        assert one["word"] == "FAIL"
 
 
 @pytest.mark.parametrize("step", TOUR, ids=lambda step: step.title)

@@ -107,16 +107,19 @@ export class View {
       make("p", { className: "word" }, chip, make("span", { className: "sentence", textContent: main.sentence })),
       make("details", { hidden: !others.length }, make("summary", { textContent: `${others.length} other checks: ${others.map((one) => one.word).join(", ")}` }),
         ...[main, ...others].map((one) => make("p", { className: "note" }, make("code", { textContent: one.check }), ` ${one.word}. ${one.sentence} ${one.add}`))),
-      make("p", { className: "note spread", textContent: main.add ? `To add: ${main.add}` : this.warning() }),
+      make("p", { className: "note spread", textContent: [main.add && `To add: ${main.add}.`, this.overall()].filter(Boolean).join(" ") }),
     );
   }
 
-  /* One trial of a chaotic setting is no prediction, and says so. */
-  warning() {
-    const range = spread(this.members, (one) => one.summary.ordinary_served);
-    if (!range || range[2] - range[0] < 0.02) return "";
-    return `One trial is no prediction here: over ${this.members.length} trials with other phases, ordinary tenants were served ` +
-      `${percent(range[0])} to ${percent(range[2])}. Read the ranges.`;
+  /* What the ensemble says of the verdict. One trial of a chaotic setting is no prediction, and says so. */
+  overall() {
+    const many = this.members.length, range = spread(this.members, (one) => one.summary.ordinary_served);
+    if (!many || many < this.wanted) return "";
+    const counted = new Map();
+    for (const one of this.members) counted.set(one.word, (counted.get(one.word) ?? 0) + 1);
+    const words = counted.size === 1 ? `${this.members[0].word} in all of them` : [...counted].map(([word, n]) => `${word} in ${n}`).join(", ");
+    const chaotic = range && range[2] - range[0] >= 0.02 ? " One trial is no prediction here: read the ranges." : "";
+    return `Over ${many} trials with other phases: ${words}.${chaotic}`;
   }
 
   summary() {
