@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _BLOCK = re.compile(r"^(?:```[^\n]*\n(.*?)^```|((?:    [^\n]*\n|\n)+))", re.M | re.S)
 _LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^()\s]+)\)")
-_RUN = re.compile(r"^(?:\$ )?(?:[A-Z_]+=(?:'[^']*'|\S+) )*(?:\S*/)?overload (?P<rest>.*)$")
+_RUN = re.compile(r"^(?:\$ |nohup |if )?(?:[A-Z_]+=(?:'[^']*'|\S+) )*(?:\S*/)?overload (?P<rest>.*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,20 @@ def lines_of_profile(path: Path) -> Iterator[Line]:
         yield from _line(where, comment, whole=True)
 
 
+def lines_of_ci(path: Path) -> Iterator[Line]:
+    """Shell steps of an example for CI, variables and all."""
+    yield from lines_of_block(str(path.relative_to(ROOT)), path.read_text())
+
+
+def other_commands(page: Path) -> Iterator[tuple[str, str]]:
+    """("make", target) and ("python -m", module) in a page's code."""
+    prose, blocks = prose_and_blocks(page.read_text())
+    for text in (*blocks, *re.findall(r"`([^`]+)`", prose)):
+        for line in text.splitlines():
+            if match := re.match(r"\s*(make|python -m) ([\w.-]+)", line):
+                yield match[1], match[2]
+
+
 def commands(group: click.Group = overload, name: str = "overload") -> Iterator[tuple[str, click.Command]]:
     """(name, command) of every command, groups included."""
     yield name, group
@@ -107,7 +121,7 @@ def _line(where: str, text: str, whole: bool) -> Iterator[Line]:
     # What stands after two spaces explains; so does a comment. What follows a pipe is another command.
     rest = re.split(r"\s{2,}|\s#", match["rest"])[0]
     words = shlex.split(rest, comments=True)
-    for stop in ("|", "&&", "&", ">", ";", "2>"):
+    for stop in ("|", "||", "&&", "&", ">", ";", "2>"):
         if stop in words:
             words = words[: words.index(stop)]
     yield Line(where, tuple(words), whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 
 import click
@@ -20,15 +21,19 @@ from tests.unit.docs_pages import (
     given,
     is_placeholder,
     lines_of_block,
+    lines_of_ci,
     lines_of_help,
     lines_of_page,
     lines_of_profile,
     links,
+    other_commands,
     prose_and_blocks,
 )
 
 PROFILES = sorted((ROOT / "profiles").rglob("*.yaml")) + sorted((ROOT / "docs" / "examples").rglob("*.yaml"))
+CI = sorted((ROOT / "docs" / "ci").glob("*.y*ml"))
 LINES = [
+    *(line for example in CI for line in lines_of_ci(example)),
     *(line for page in PAGES for line in lines_of_page(page)),
     *(line for profile in PROFILES for line in lines_of_profile(profile)),
     *lines_of_help(),
@@ -128,6 +133,19 @@ def names_exist(command: click.Command, values: dict[str, list[str]]) -> None:
         known = variant_names(ROOT / profile) if (ROOT / profile).is_file() else ()
         for variant in values.get("variant", []):
             assert not known or is_placeholder(variant) or variant in known, f"there is no variant {variant}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_make_and_python_are_asked_for_is_there(page):
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    wrong = []
+    for program, name in other_commands(page):
+        if program == "make" and name not in targets:
+            wrong.append(f"make {name}")
+        own = name.split(".")[0] in ("harness", "stub_service", "benchmarks", "tests")
+        if program == "python -m" and own and importlib.util.find_spec(name) is None:
+            wrong.append(f"python -m {name}")
+    assert wrong == []
 
 
 def test_what_the_reader_of_pages_takes_for_what():
