@@ -56,7 +56,7 @@ def command(
 
     \b
     Examples:
-      overload verify                                  all of them over HTTP, in 70 to 90 seconds
+      overload verify                                  all of them over HTTP, in two to three minutes
       overload verify --preset first                   v02 and v05
       overload verify --only v05,v07 --junit out.xml
       overload verify --simulate                       in virtual time
