@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.profile.meanings import MEANINGS
-from harness.profile.schema import profile_schema
+from harness.profile.schema import full, profile_schema, properties, shown
 
 Schema = Mapping[str, Any]
 _UNITS = {"ns": "duration", "/": "rate", "%": "percent"}
@@ -67,26 +67,9 @@ def models(page: Page) -> Iterator[tuple[str, Schema]]:
         ahead[:0] = [(shown(ref), definitions[ref]) for ref in new]
 
 
-def shown(definition: str) -> str:
-    """The name of a model; where two share one, with the module that tells them apart: `capacity.Adaptive`."""
-    return ".".join(definition.split("__")[-2:])
-
-
-def properties(model: Schema) -> Mapping[str, Schema]:
-    """Of the full form, where a model has short ones, too."""
-    full = model if "properties" in model else next(one for one in model["anyOf"] if "properties" in one)
-    found: Mapping[str, Schema] = full["properties"]
-    return found
-
-
-def _required(model: Schema) -> set[str]:
-    full = model if "properties" in model else next(one for one in model["anyOf"] if "properties" in one)
-    return set(full.get("required", ()))
-
-
 def _table(page: Page, name: str, model: Schema) -> str:
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
-    needed = _required(model)
+    needed = set(full(model).get("required", ()))
     for key, value in properties(model).items():
         meaning = page.meanings.get(name, {}).get(key, "")
         cells = (f"`{key}`", _kind(value), "needed" if key in needed else _default(value), meaning)

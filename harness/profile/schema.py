@@ -2,14 +2,16 @@
 
 Generated from the very models that validate (model.py), so that it cannot drift; what is added here are the short forms
 that the models accept before validation: `rate: 8/s`, `[8/s, {from: 30s, to: 70s, rate: 40/s}]`, `calm: [0s, 30s]`,
-`service_time: 200ms`, a batch as the list of its steps, a check by its name. The schema knows no rule between fields:
-`overload profile check` does.
+`service_time: 200ms`, a batch as the list of its steps, a check by its name; and what each key means (meanings.py),
+which editors show. The schema knows no rule between fields: `overload profile check` does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from harness.profile.meanings import MEANINGS
 from harness.profile.model import Profile
 from harness.profile.units import show_duration
 
@@ -24,6 +26,7 @@ def profile_schema() -> dict[str, Any]:
     for name, short in _short_forms(definitions).items():
         definitions[name] = _either(definitions[name], short)
     tidy(schema)
+    tell(schema, "Profile", MEANINGS)
     schema["title"] = "overload profile"
     return {"$schema": DIALECT, **schema}
 
@@ -89,6 +92,30 @@ def tidy(node: Any) -> None:
             _tidy_property(value)
     for inner in node.values():
         tidy(inner)
+
+
+def tell(schema: dict[str, Any], root: str, meanings: Mapping[str, Mapping[str, str]]) -> None:
+    """Gives each key its meaning: model -> key -> one line. root: the model that the whole schema is."""
+    for name, model in ((root, schema), *((shown(name), model) for name, model in schema["$defs"].items())):
+        for key, value in properties(model).items():
+            if line := meanings.get(name, {}).get(key):
+                value["description"] = line
+
+
+def shown(definition: str) -> str:
+    """The name of a model; where two share one, with the module that tells them apart: `capacity.Adaptive`."""
+    return ".".join(definition.split("__")[-2:])
+
+
+def full(model: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The mapping with all keys, where a model has short forms, too."""
+    return model if "properties" in model else next(one for one in model["anyOf"] if "properties" in one)
+
+
+def properties(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Key -> its schema."""
+    found: dict[str, Any] = full(model)["properties"]
+    return found
 
 
 def _tidy_property(value: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.profile.reference import markdown, models, profile_page, properties
+from harness.profile.reference import markdown, models, profile_page
+from harness.profile.schema import properties
 from harness.target.reference import target_page
 from tests.conftest import ROOT
 
@@ -38,3 +39,9 @@ def test_types_units_bounds_and_defaults_are_told():
         "| `order` | `parallel` or `sequence` | `parallel` | All at once, or one after another. |",
     ):
         assert row in page
+
+
+def test_editors_show_what_a_key_means():
+    for page in PAGES.values():
+        for _, model in models(page):
+            assert all(value["description"] for value in properties(model).values())
