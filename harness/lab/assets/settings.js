@@ -33,9 +33,11 @@ export const label = (name) => {
 };
 export const shown = (name, value) => name === "budget" ? (value ? "on" : "off") : (data.words[name]?.[value] ?? (value === "" ? "none" : value));
 
-/* [{name, from, to}] of what differs from another setting and matters to one of the two */
+/* [{name, from, to}] of what differs from another setting and matters to one of the two. A tenant that only one of them
+   has is told of by their number. */
 export function differences(inputs, other) {
-  return [...new Set([...names(inputs), ...names(other)])]
+  const theirs = new Set(names(other));
+  return names(inputs).filter((name) => theirs.has(name))
     .filter((name) => inputs[name] !== other[name] && (counts(inputs, name) || counts(other, name)))
     .map((name) => ({ name, from: other[name], to: inputs[name] }));
 }

@@ -13,7 +13,7 @@ const COLUMNS = [
   ["share", "%", "served, of offered", (row) => tenths(row.served_share)],
   ["refused", "Refused", "refused at admission", (row) => number(row.refused)],
   ["abandoned", "Abandoned", "abandoned in the queue: patience ran out", (row) => number(row.abandoned)],
-  ["replans", "Re\u2011plans", "calls that follow a failure", (row) => number(row.replans)],
+  ["replans", "Re-plans", "calls that follow a failure", (row) => number(row.replans)],
   ["held", "Held back", "held back by the agent's own budget; never sent", (row) => number(row.held_back)],
   ["wait", "Mean wait", "mean queue wait of served calls", (row) => millis(row.wait_ms)],
 ];
@@ -98,7 +98,7 @@ export class View {
     const chip = !main.word ? "" : make("span", { className: `chip ${main.word.toLowerCase()}` },
       make("span", { textContent: SIGNS[main.word], "aria-hidden": "true" }), ` ${main.word}`);
     const changes = differences(this.inputs, against);
-    const first = changes.slice(0, 4).map(({ name, from, to }) => `${label(name)} ${shown(name, from ?? "–")} → ${shown(name, to ?? "–")}`);
+    const first = changes.slice(0, 4).map(({ name, from, to }) => `${label(name)} ${shown(name, from)} → ${shown(name, to)}`);
     const more = changes.length > 4 ? ` and ${changes.length - 4} more` : "";
     const base = comparing && this.letter === "B" ? "The same as A" : "The worked example, unchanged";
     const others = this.result.verdicts.filter((one) => one !== main);
