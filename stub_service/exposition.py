@@ -63,8 +63,14 @@ class Family(NamedTuple):
 
 
 BY_TENANT = ("source", "tenant")
+CALLS = Metric(
+    "overload_calls_total", COUNTER, "Calls that were due, also those held back. In a log, its lines.", BY_TENANT
+)
 OFFERED = Metric(
-    "overload_offered_total", COUNTER, "Calls asked for: due at the callers, at admission, or in the log.", BY_TENANT
+    "overload_offered_total",
+    COUNTER,
+    "Calls that were to be sent, that came to admission, or are in the log.",
+    BY_TENANT,
 )
 SERVED = Metric("overload_served_total", COUNTER, "Calls served; in a log, answered with 2xx or 3xx.", BY_TENANT)
 REFUSED = Metric("overload_refused_total", COUNTER, "Calls turned away at admission; in a log, 429 and 503.", BY_TENANT)
@@ -81,7 +87,7 @@ QUEUE_WAIT = Metric(
     "overload_queue_wait_seconds", HISTOGRAM, "Queue wait of calls that started, as the service measured it.",
     BY_TENANT, SECONDS,
 )  # fmt: skip
-COMMON = (OFFERED, SERVED, REFUSED, FAILED, REPLANS, REPLAN_SHARE, QUEUE_WAIT)
+COMMON = (CALLS, OFFERED, SERVED, REFUSED, FAILED, REPLANS, REPLAN_SHARE, QUEUE_WAIT)
 
 
 def wants_openmetrics(accept: str | None) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from harness.recorded.account import Account
 from harness.recorded.watching import Counts, Row, Watch
 from stub_service.exposition import (
+    CALLS,
     COUNTER,
     FAILED,
     GAUGE,
@@ -51,7 +52,7 @@ def families(watch: Watch, account: Account, busiest: Busiest) -> list[Family]:
     """busiest: kept by whoever asks, from one look to the next."""
     rows = {row.tenant: row for row in watch.all_rows()}
     shown = busiest.look({name: _counters(row.total) for name, row in rows.items()}, _counters(watch.total))
-    found = []
+    found = [family(CALLS, (((LOG, name), counters[0]) for name, counters in shown.items()))]
     for place, metric in enumerate(_COUNTED):
         more = (INFERRED,) if metric is REPLANS else ()
         found.append(family(metric, (((LOG, name, *more), counters[place]) for name, counters in shown.items())))

@@ -14,6 +14,7 @@ from harness.profile.model import Profile
 from stub_service.exposition import (
     BY_TENANT,
     CALLERS,
+    CALLS,
     COUNTER,
     FAILED,
     GAUGE,
@@ -63,7 +64,7 @@ METRICS = (
 LATE_SHARE = 0.1
 """Of the mean service time: what trial.on_time allows unless told otherwise."""
 _COUNTED = {
-    "due": OFFERED, "served": SERVED, "refused": REFUSED, "abandoned": ABANDONED, "held_back": HELD_BACK,
+    "due": CALLS, "served": SERVED, "refused": REFUSED, "abandoned": ABANDONED, "held_back": HELD_BACK,
     "failed": FAILED, "dropped": DROPPED, "other": OTHERWISE, "in_flight": IN_FLIGHT,
 }  # fmt: skip
 
@@ -110,6 +111,8 @@ class TrialMetrics:
 
 
 def _counted(tenants: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
+    offered = ((name, of.get("due", 0) - of.get("held_back", 0)) for name, of in tenants.items())
+    yield family(OFFERED, (((CALLERS, name), count) for name, count in offered))
     for key, metric in _COUNTED.items():
         yield family(metric, (((CALLERS, name), of.get(key, 0)) for name, of in tenants.items()))
     yield family(REPLANS, (((CALLERS, name, RECORDED), of.get("replans", 0)) for name, of in tenants.items()))

@@ -38,7 +38,7 @@ def test_the_text_format():
     said = text(FAMILIES).decode()
     label = 'source="service",tenant="q\\"uo\\\\te\\n{},é\\udcff"'
     for line in (
-        "# HELP overload_offered_total Calls asked for: due at the callers, at admission, or in the log.",
+        "# HELP overload_offered_total Calls that were to be sent, came to admission, or are in the log.",
         "# TYPE overload_offered_total counter",
         f"overload_offered_total{{{label}}} 3",
         f'overload_queue_wait_seconds_bucket{{{label},le="0.001"}} 0',
