@@ -1,9 +1,9 @@
 """Defects at less than their full strength, to find the smallest breach that a check sees.
 
 A defect at full strength is easily caught: every decision is wrong. Here the same defect is laid over one decision in
-two, in ten, in a hundred (`diluted`), a figure is wrong by one instead of by all (`SMALL`), and a service loses a stated
-share of some tenants' calls (`lossy`). None of them is in the registry: nothing says that a check must see them. Source
-of the idea: the strength of a mutant (Just et al., Are mutants a valid substitute for real faults?, FSE 2014).
+two, in ten, in a hundred (`diluted`), a figure is wrong by one instead of by all (`SMALL`), and a service loses a
+stated share of some tenants' calls (`lossy`). None of them is in the registry: nothing says that a check must see them.
+Source of the idea: Just et al., Are mutants a valid substitute for real faults in software testing?, FSE 2014.
 
 How it is diluted: parts are looked at before and after a defect is laid. Where a part has become of another class, or
 has another function in the place of one of its own, both are kept and a coin decides which is asked: the same side for

@@ -1,0 +1,68 @@
+"""One cell run: in virtual time by a process of the pool, or live against the bundled stub."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.judge.cells import (
+    LIVE,
+    Cell,
+    asked_by,
+    document_of,
+    laid_over,
+    loaded,
+    own_check,
+)  # fmt: skip
+from benchmarks.judge.record import Row
+from harness import trial
+from harness.checks.judge import ALWAYS
+from harness.checks.verdict import Verdict, Word
+from harness.matrix import judge_in_virtual_time, numbered
+from stub_service.defects.registry import DEFECTS
+
+MOST_SAID = 300
+
+
+def quiet_worker() -> None:
+    """For a process of the pool: Ctrl-C is its parent's to answer, and a live trial beside it goes first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(10)
+
+
+def verdicts_of(cell: Cell, reports: Path | None = None) -> list[Verdict]:
+    """reports: where a live trial is kept; None: a folder that goes away."""
+    if cell.part in LIVE:
+        with tempfile.TemporaryDirectory() as kept:
+            folder = trial.new_folder(reports or Path(kept), cell.profile)
+            defect = None if cell.laid == "-" else cell.laid
+            return trial.run(loaded(cell.profile), folder, trial.STUB, defect).verdicts
+    document, defect_ = numbered(document_of(cell), cell.number), laid_over(cell)
+    name = None
+    if defect_ is not None:
+        name = defect_.name
+        DEFECTS.setdefault(name, defect_)  # in this process
+    wanted = list(dict.fromkeys((own_check(cell), *asked_by(cell.profile), *ALWAYS)))
+    return list(judge_in_virtual_time(document, name, wanted).verdicts)
+
+
+def run(cell: Cell, reports: Path | None = None) -> Row:
+    begun = time.process_time()
+    verdicts = verdicts_of(cell, reports)
+    words = {verdict.check: verdict.word.value for verdict in verdicts}
+    return Row(cell.key, words, time.process_time() - begun, [_told(v) for v in surprising(cell, verdicts)])
+
+
+def surprising(cell: Cell, verdicts: list[Verdict]) -> list[Verdict]:
+    """Verdicts that somebody will want to read: anything but PASS on the healthy service; of a defect its own check."""
+    if cell.laid in ("-", "0"):
+        return [verdict for verdict in verdicts if verdict.word is not Word.PASS]
+    own = own_check(cell)
+    return [v for v in verdicts if (v.check == own and v.word is not Word.FAIL) or v.word is Word.INVALID]
+
+
+def _told(verdict: Verdict) -> str:
+    return f"{verdict.check} {verdict.word.value}: {verdict.sentence}"[:MOST_SAID]
