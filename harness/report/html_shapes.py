@@ -123,5 +123,6 @@ def _flow(flow: Flow) -> str:
 
 def _row(one: Round, shown: Sequence[tuple[str, Callable[[Round], int], bool]], deeper: bool) -> str:
     growth = MISSING if not one.led_to or one.growth is None else f"{one.growth:.2f}"
-    values = [f"{one.number}{'+' if deeper else ''}", *(count(figure(one)) for _, figure, _ in shown), growth]
-    return "<tr>" + "".join(f'<td class="n{" nil" if text == "0" else ""}">{text}</td>' for text in values) + "</tr>"
+    figures = [*(count(figure(one)) for _, figure, _ in shown), growth]
+    cells = "".join(f'<td class="n{" nil" if text == "0" else ""}">{text}</td>' for text in figures)
+    return f'<tr><th scope="row" class="n">{one.number}{"+" if deeper else ""}</th>{cells}</tr>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,38 @@ def test_assets_are_as_published(name: str) -> None:
     assert hashlib.sha256(content).hexdigest() == SUMS[name]
     assert f"`{name}` |" in (ROOT / "docs/decisions/0002-charts.md").read_text("utf-8")
     assert SUMS[name] in (ROOT / "docs/decisions/0002-charts.md").read_text("utf-8")
+
+
+THEMES = re.findall(r":root \{(.*?)\}", (ROOT / "harness/report/assets/report.css").read_text("utf-8"), re.DOTALL)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance (WCAG 2.2) of `#rrggbb` or `#rgb`."""
+    digits = colour.removeprefix("#")
+    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=["light", "dark", "print"])
+def test_words_and_lines_can_be_told_from_what_they_stand_on(theme: str) -> None:
+    """4.5 for text and 3 for what is drawn, of the Web Content Accessibility Guidelines; in each theme."""
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6})", theme))
+    for name in ("ink", "soft", "accent", "pass", "fail", "inconclusive", "invalid"):
+        assert contrast(colours[name], colours["bg"]) >= 4.5, name
+        assert contrast(colours[name], colours["card"]) >= 4.5, name
+    for place in range(8):
+        assert contrast(colours[f"c{place}"], colours["card"]) >= 3, place
+
+
+def test_both_pages_take_their_charts_from_one_script() -> None:
+    for name in ("report.js", "shadow.js"):
+        text = (ROOT / "harness/report/assets" / name).read_text("utf-8")
+        assert "= overload;" in text
+        assert "new uPlot" not in text

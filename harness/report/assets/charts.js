@@ -48,7 +48,7 @@ const overload = (() => {
     ctx.restore();
   }
 
-  function shadePhases(u, named) {
+  function shadePhases(u, caption) {
     within(u, (ctx, bbox) => {
       ctx.font = `${11 * uPlot.pxRatio}px system-ui, sans-serif`;
       ctx.textBaseline = "top";
@@ -58,10 +58,12 @@ const overload = (() => {
           ctx.fillStyle = css(shades[phase.name]);
           ctx.fillRect(from, bbox.top, to - from, bbox.height);
         }
-        if (!named) continue;
+        if (caption) continue;
         ctx.fillStyle = css("--soft");
         ctx.fillText(phase.name, Math.max(from, bbox.left) + 5 * uPlot.pxRatio, bbox.top + 3 * uPlot.pxRatio);
       }
+      ctx.fillStyle = css("--soft");
+      if (caption) ctx.fillText(caption, bbox.left + 5 * uPlot.pxRatio, bbox.top + 3 * uPlot.pxRatio);
     });
   }
 
@@ -78,7 +80,7 @@ const overload = (() => {
 
   /* One chart in a box. options: height; series: [{name, values, colour (a CSS variable), dash, fill, line}]; say(value);
      least, most: of the scale; bands: the gap between the first two is shaded; spans: [{state, from, to}] shaded;
-     bare: no axis of time, no names of phases; told(u): the cursor moved. */
+     bare: its name, in the place of an axis of time and of the phases' names; told(u): the cursor moved. */
   function plot(box, options) {
     const axis = (extra) => ({
       stroke: () => css("--soft"), grid: { stroke: () => css("--grid"), width: 1 }, ticks: { show: false },
@@ -102,7 +104,7 @@ const overload = (() => {
       }))],
       bands: options.bands ? [{ series: [1, 2], fill: () => css("--loss") }] : [],
       hooks: {
-        drawClear: [(u) => shadePhases(u, !options.bare), (u) => shadeSpans(u, options.spans || [])],
+        drawClear: [(u) => shadePhases(u, options.bare), (u) => shadeSpans(u, options.spans || [])],
         setCursor: [options.told],
       },
     }, [instants, ...options.series.map((one) => closed(one.values))], box);

@@ -17,7 +17,7 @@
       ], height: 160, say: rate, least: 1, bands: true,
     }];
     if (line.waiting.some((value) => value != null)) {
-      drawn.push({ series: [{ name: "waiting", values: line.waiting, colour: own, dash: [], line: 1.5, fill: true }], height: 62, say: calls, least: 1, bare: true });
+      drawn.push({ series: [{ name: "waiting", values: line.waiting, colour: own, dash: [], line: 1.5, fill: true }], height: 62, say: calls, least: 1, bare: "waiting" });
     }
     panel(byId("multiples"), line.name + (line.ordinary ? " · ordinary" : ""), "calls per second, and waiting", drawn);
   }
