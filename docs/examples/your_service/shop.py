@@ -1,4 +1,4 @@
-"""A small service in front of three dependencies, which tries again by itself: docs/your_service.md, "What lies behind".
+"""A small service in front of three dependencies, which tries again by itself (docs/your_service.md, section 8).
 
     python docs/examples/your_service/shop.py --port 8086 --dependencies http://127.0.0.1:9000 --attempts 2
 
