@@ -304,8 +304,8 @@ class Claims(Part):
 
 
 class Tenant(Part):
-    """Who is charged, what it offers, and how it takes a refusal. count: so many of its like, NAME-1 and so on; the name
-    then stands for all of them in `ordinary` and in weights."""
+    """Who is charged, what it offers, and how it takes a refusal. count: so many of its like, NAME-1 and so on; the
+    name then stands for all of them in `ordinary` and in weights."""
 
     count: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 1
     rate: Rates | None = None
