@@ -222,7 +222,8 @@ def test_the_account_of_a_recording_is_shown(tmp_path: Path) -> None:
     trial = story_trial(tmp_path)
     sample = {"where": "access.log:7", "reason": "no time", "text": HOSTILE[3]}
     account = {
-        "lines": 1_205,
+        "lines": 1_212,
+        "aside": 7,
         "broken": {"no time": 5},
         "broken_lines": 5,
         "kept": 1_200,
@@ -231,13 +232,13 @@ def test_the_account_of_a_recording_is_shown(tmp_path: Path) -> None:
     }
     (tmp_path / "recorded.json").write_bytes(orjson.dumps({"account": account, "duration_ns": 1}))
     elements = Elements(page(trial, []))
-    assert "lines read 1,205 broken 5 kept 1,200 planned 1,200" in elements.text
+    assert "lines read 1,212 never sent 7 broken 5 kept 1,200 planned 1,200" in elements.text
     assert "access.log:7: no time: </script><img src=x onerror=x()>" in elements.text
     assert not any(tag == "img" for tag, _ in elements.seen)
     assert report_json(trial, [])["recorded"]["account"] == account
     stream = io.StringIO()
     show(trial, [], Console(file=stream, force_terminal=False))
-    assert "Recorded traffic: 1,205 lines read, 5 broken, 1,200 kept, 1,200 planned." in stream.getvalue()
+    assert "Recorded traffic: 1,212 lines read, 7 never sent, 5 broken, 1,200 kept, 1,200 planned." in stream.getvalue()
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"account": 3}', b'{"account": {"broken": {"x": "y"}}}'])
