@@ -69,7 +69,7 @@ CALLS = Metric(
 OFFERED = Metric(
     "overload_offered_total",
     COUNTER,
-    "Calls that were to be sent, that came to admission, or are in the log.",
+    "Calls that were to be sent, came to admission, or are in the log.",
     BY_TENANT,
 )
 SERVED = Metric("overload_served_total", COUNTER, "Calls served; in a log, answered with 2xx or 3xx.", BY_TENANT)
