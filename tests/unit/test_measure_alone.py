@@ -57,18 +57,18 @@ def test_the_interval_of_a_quantile_holds_it_as_often_as_it_says(p):
     truth = -np.log(1 - p) * 1e6
     inside = [
         (interval := quantile_of(sample(draw.exponential(1e6, 600)), p, 0.95, rng())).low <= truth <= interval.high
-        for _ in range(200)
+        for _ in range(60)
     ]
-    assert 0.8 < np.mean(inside) <= 1.0
+    assert 0.75 < np.mean(inside) <= 1.0
 
 
 def test_the_interval_of_a_mean_holds_it_as_often_as_it_says():
     draw = np.random.default_rng(4)
     inside = [
         (interval := mean_of(sample(draw.exponential(1e6, 400)), 0.95, rng())).low <= 1e6 <= interval.high
-        for _ in range(200)
+        for _ in range(60)
     ]
-    assert 0.82 < np.mean(inside) <= 1.0
+    assert 0.78 < np.mean(inside) <= 1.0
 
 
 def test_the_same_seed_gives_the_same_interval():
