@@ -95,8 +95,13 @@ CASES = (
     _case("flood_cheap", "flood.cheap", "a night of small requests of one tenant"),
     _case("flood_expensive", "flood.expensive", "chat turns fan out into hundreds of sessions", alone=True),
 )
-PRESETS = {"all": tuple(case.name for case in CASES), "first": ("v02", "v05")}
-"""first: the two to run before autonomous traffic is raised."""
+CORE = ("fairness", "coalesced", "cancelled", "adaptive", "decisions")
+PRESETS = {
+    "core": (*(case.name for case in CASES if case.check[0] == "v"), *CORE),
+    "first": ("v02", "v05"),
+    "all": tuple(case.name for case in CASES),
+}
+"""core: the ten verification tests and those beside them. first: the two to run before autonomous traffic is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,7 @@ def nobody(case: Case, state: str, outcome: Outcome | None) -> None:
     """Hears of nothing."""
 
 
-def chosen(only: str | None, preset: str = "all") -> tuple[Case, ...]:
+def chosen(only: str | None, preset: str = "core") -> tuple[Case, ...]:
     """Situations by name or by the name of their check, in the order of CASES. Raises BadInput with what was meant."""
     asked = [name.strip() for name in only.split(",") if name.strip()] if only is not None else list(PRESETS[preset])
     if not asked:

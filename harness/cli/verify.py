@@ -25,8 +25,10 @@ from harness.target.file import Described
 
 @click.command()
 @click.option("--only", metavar="NAMES", help="Only these, separated by commas: v05,v07 or v05.one_retry_owner.")
-@click.option("--preset", type=click.Choice(list(verify.PRESETS)), default="all", show_default=True,
-              help="first: v02 and v05, the two to run before autonomous traffic is raised.")  # fmt: skip
+@click.option("--preset", type=click.Choice(list(verify.PRESETS)),
+              help="core (default): the ten verification tests and those beside them. first: v02 and v05, the two to "
+              "run before autonomous traffic is raised. all: every situation.")  # fmt: skip
+@click.option("--all", "every", is_flag=True, help="Every situation: fairness, agents, cost, trees and floods, too.")
 @click.option("--target", default=trial.STUB, show_default=True, metavar="stub|URL|FILE",
               help="The bundled stub, a stub that runs already on this machine, or a target file.")  # fmt: skip
 @click.option("--simulate", is_flag=True, help="In virtual time instead of over HTTP: seconds, no load, no HTTP.")
@@ -39,7 +41,8 @@ from harness.target.file import Described
 @options.json_option
 def command(
     only: str | None,
-    preset: str,
+    preset: str | None,
+    every: bool,
     target: str,
     simulate: bool,
     defect: str | None,
@@ -56,7 +59,8 @@ def command(
 
     \b
     Examples:
-      overload verify                                  all of them over HTTP, in two to three minutes
+      overload verify                                  the ten and those beside them, in about a minute
+      overload verify --all                            every situation, in two to three minutes
       overload verify --preset first                   v02 and v05
       overload verify --only v05,v07 --junit out.xml
       overload verify --simulate                       in virtual time
@@ -65,8 +69,9 @@ def command(
     """
     if simulate and target != trial.STUB:
         raise BadInput("--simulate runs in virtual time, so it takes no --target; leave one of them out")
-    if only is not None and preset != "all":
-        raise BadInput("--only and --preset both choose; give one of them")
+    if sum((only is not None, preset is not None, every)) > 1:
+        raise BadInput("--only, --preset and --all each choose; give one of them")
+    preset = "all" if every else preset or "core"
     where = target_of(target, time_scale)
     must_be_writable(html_file)
     cases = verify.chosen(only, preset)

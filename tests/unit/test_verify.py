@@ -57,7 +57,10 @@ def test_names_checks_and_families_choose_in_the_order_of_the_cases():
     assert names(verify.chosen("v07,v05")) == ["v05", "v07"]
     assert names(verify.chosen(" v05.one_retry_owner ,v05")) == ["v05"]
     assert names(verify.chosen("capacity")) == ["coalesced", "cancelled", "adaptive"]
-    assert names(verify.chosen(None)) == names(verify.CASES)
+    assert names(verify.chosen(None, "all")) == names(verify.CASES)
+    assert names(verify.chosen(None)) == [f"v{n:02}" for n in range(1, 11)] + [
+        "fairness", "coalesced", "cancelled", "adaptive", "decisions"
+    ]  # fmt: skip
     assert names(verify.chosen(None, "first")) == ["v02", "v05"]
 
 
@@ -302,7 +305,7 @@ def test_a_check_of_the_trial_that_is_a_situation_too_has_one_row(monkeypatch, t
 
 def test_the_profiles_are_found_from_anywhere(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert all(case.path.exists() for case in verify.chosen(None))
+    assert all(case.path.exists() for case in verify.CASES)
     gone = verify.Case("v99", "v05.one_retry_owner", "", Path("/nowhere/v99.yaml"))
     with pytest.raises(BadInput, match=r"v99\.yaml: no such file"):
         verify.run([gone], verify.Options(tmp_path))

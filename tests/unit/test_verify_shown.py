@@ -199,7 +199,7 @@ def test_the_board_tells_each_situations_state_within_the_width():
         (["--target", "staging.yaml"], "--target staging.yaml: there is no such file"),
         (["--target", "http://10.0.0.1:80"], "'10.0.0.1' is not a loopback host"),
         (["--simulate", "--target", "http://127.0.0.1:1"], "--simulate runs in virtual time, so it takes no --target"),
-        (["--only", "v05", "--preset", "first"], "--only and --preset both choose"),
+        (["--only", "v05", "--preset", "first"], "--only, --preset and --all each choose"),
         (["--defect", "no_such"], "unknown defect 'no_such'"),
         (["--junit", "/nowhere/out.xml"], "/nowhere/out.xml: cannot be written"),
         (["--html", "."], "is a directory"),
