@@ -275,10 +275,11 @@ class Worker:
             self._outbox.close_batch()
         for batch in self._outbox.due(now_ns):
             self._send(wire.ROWS, {"trial": self._number, "seq": batch.seq, "count": batch.count, "data": batch.data})
-        if trial.begun and now_ns >= self._progress_ns:
+        drained = finished and self._outbox.empty and now_ns >= self._drained_ns
+        if trial.begun and (drained or now_ns >= self._progress_ns):
             self._progress_ns = now_ns + int(wire.BEAT_S * 1e9)
             self._send(wire.PROGRESS, {"trial": self._number, "progress": orjson.dumps(trial.progress())})
-        if finished and self._outbox.empty and now_ns >= self._drained_ns:
+        if drained:
             self._drained_ns = now_ns + int(wire.BEAT_S * 1e9)
             self._send(wire.DRAINED, {"trial": self._number, **_last_words(trial)})
 
