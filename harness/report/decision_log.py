@@ -8,7 +8,7 @@ Pure (given the trial's folder); rows come from services of all kinds, may lack 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ MOST_BYTES = 200_000_000
 COLUMNS = ("at", "tenant", "outcome", "kind", "about", "queued", "reason", "more")
 HEADS = ("at, s", "tenant", "outcome", "kind", "about", "queued, ms", "reason", "more")
 NUMBERS = (0, 5)
+_MOST_WORDS, _OTHERS = 200, "of other outcomes"
+"""A service may say what it likes as an outcome, and in each row another."""
 _SHOWN = frozenset(
     ("t_ns", "tenant", "outcome", "kind", "part", "call", "attempt_id", "run", "step", "reason", "queue_wait_ns")
 )
@@ -103,17 +105,29 @@ def log_of(trial: Trial, witnesses: Collection[str]) -> Log | None:
     for row in trial.decisions():
         if cut and total >= FIRST:
             break
-        ids = [id_ for key in _keys(row) if key in wanted for id_ in wanted[key]] if wanted else []
+        ids = _named(row, wanted) if wanted else ()
         for id_ in ids:
             if len(of_witness[id_]) < MOST_OF_ONE:
                 of_witness[id_].append(row)
             else:
                 more[id_] += 1
-        outcomes[clean(str(row.get("outcome")), 60)] += 1
+        outcome = str(row.get("outcome"))
+        outcomes[outcome if outcome in outcomes or len(outcomes) < _MOST_WORDS else _OTHERS] += 1
         seen.see(total, row, bool(ids))
         total += 1
     entries = tuple(seen.kept[place] for place in sorted(seen.kept))
-    return Log(entries, total, dict(outcomes.most_common()), cut, dict(of_witness), dict(more), seen.left_out)
+    words = Counter[str]()
+    for word, number in outcomes.items():
+        words[clean(word, 60)] += number
+    return Log(entries, total, dict(words.most_common()), cut, dict(of_witness), dict(more), seen.left_out)
+
+
+def _named(row: Mapping[str, Any], wanted: Mapping[str, list[str]]) -> Sequence[str]:
+    """Witnesses that a row is about."""
+    call = row.get("call")
+    if isinstance(call, str) and "run" not in row:  # most rows of a large log: no further look at them
+        return wanted.get(call, ())
+    return [id_ for key in _keys(row) for id_ in wanted.get(key, ())]
 
 
 def _of_call(id_: str) -> str:

@@ -40,7 +40,7 @@ def plan_section(trial: Trial, summary: Summary) -> str:
         _workers(trial.manifest.get("workers") or ()),
         _tiers(trial.manifest),
         _planned(trial, summary),
-        f'<details class="shut"><summary>Profile, as YAML</summary><pre tabindex="0">'
+        f'<details><summary>Profile, as YAML</summary><pre tabindex="0">'
         f"{profile_text(trial.manifest['profile'])}</pre></details>",
     ]
     return "".join(parts)
@@ -120,7 +120,8 @@ def _stalls(trial: Trial) -> str | None:
     if trial.manifest.get("driver") == "simulated":
         return None
     found = stalls_of(trial)
-    lengths = (found.to_ns - found.from_ns) / 1e6
+    within = found.to_ns > 0  # before the trial began nothing was in its way
+    lengths = (found.to_ns - np.maximum(found.from_ns, 0))[within] / 1e6
     if not len(lengths):
         return "never, as far as it tells"
     total, longest = millis(float(lengths.sum())), millis(float(lengths.max()))

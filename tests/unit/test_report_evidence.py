@@ -251,7 +251,9 @@ def test_the_plan_and_the_target_are_shown(tmp_path: Path) -> None:
         ended={"reason": "completed", "at_ns": 10**10, "stub_loop_lag": LAG},
         driver="live",
     )  # fmt: skip
-    (trial.folder / STALLS).write_bytes(b'{"from_ns": 1000000, "to_ns": 41000000}\n')
+    (trial.folder / STALLS).write_bytes(
+        b'{"from_ns": -9000000, "to_ns": -1000000}\n{"from_ns": 1000000, "to_ns": 41000000}\n'
+    )
     text = Elements(plan_section(trial, summarise(trial))).text
     for said in (
         "alice 32 32 32 32 67 64", "loop 16 16 20 120 36 136", "staging https://staging.example",
@@ -356,3 +358,11 @@ def test_the_report_of_a_story_names_its_witnesses(tmp_path: Path) -> None:
     text = Elements(page(trial, story_verdicts())).text
     assert "0.32 alice round 0 due 4.000 s abandoned at 6.200 s queued 2,000.0 ms" in text
     assert "All 2 decisions of this trial." in text
+
+
+def test_outcomes_that_are_all_different_are_counted_together(tmp_path: Path) -> None:
+    log = log_of(decided(small(tmp_path), [decision(i, f"{HOSTILE[1]}{i}") for i in range(1_000)]), [])
+    assert log is not None
+    assert len(log.outcomes) <= 201
+    assert sum(log.outcomes.values()) == 1_000
+    assert "\x1b" not in log_section(log)
