@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import sys
 import time
@@ -54,6 +55,8 @@ def _campaign(given: argparse.Namespace) -> Campaign:
 
 def _run(given: argparse.Namespace) -> int:
     campaign = _campaign(given)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has had it ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         campaign.go()
     except KeyboardInterrupt:

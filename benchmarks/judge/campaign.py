@@ -47,7 +47,8 @@ class Campaign:
 
     def _know(self, row: Row) -> None:
         self.done[row.key] = row
-        self.seen.setdefault(row.series, []).append(row.word(cells.own_check(cells.parsed(row.key))))
+        cell = cells.parsed(row.key)
+        self.seen.setdefault(row.series, []).append(row.word(cells.own_check(cell), cells.may_fail(cell)))
 
     def keep(self, row: Row) -> None:
         record.append(row, self.path)

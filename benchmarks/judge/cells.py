@@ -98,6 +98,24 @@ def asked_by(profile: str) -> tuple[str, ...]:
     return tuple(str(next(iter(ref)) if isinstance(ref, dict) else ref) for ref in refs)
 
 
+@cache
+def judged_on(profile: str) -> tuple[str, ...]:
+    """Those, and others that have no profile but this."""
+    if profile == SIZED:
+        return asked_by(profile)
+    path = paths()[profile]
+    return tuple(dict.fromkeys((*asked_by(profile), *(c for c in checks.CHECKS if profile_of_check(c) == path))))
+
+
+def may_fail(cell: Cell) -> tuple[str, ...]:
+    """Checks that may see what is laid over the service: what they say takes nothing from the others."""
+    if cell.laid == "-" or cell.part == LOSSY:
+        return ()
+    name = cell.laid.partition("~")[0]
+    one = DEFECTS[name] if name in DEFECTS else strengths.SMALL[name]
+    return (*one.caught_by, *one.also)
+
+
 def own_check(cell: Cell) -> str:
     """The check that the cell puts to the test."""
     if cell.part in (HEALTHY, LIVE_HEALTHY, LOSSY) or cell.laid == "-":

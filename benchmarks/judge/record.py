@@ -43,9 +43,11 @@ class Row:
     def series(self) -> str:
         return self.key.rpartition("|")[0]
 
-    def word(self, check: str) -> str:
-        """That of a check; INVALID where the trial is not to be trusted, and where it was not judged."""
-        return "INVALID" if "INVALID" in self.words.values() else self.words.get(check, "INVALID")
+    def word(self, check: str, may: tuple[str, ...] = ()) -> str:
+        """That of a check; INVALID where it was not judged, and where the trial is not to be trusted. may: checks that
+        see the same wrong, and do not take the trust away."""
+        broken = any(word == "INVALID" and name not in may for name, word in self.words.items())
+        return "INVALID" if broken else self.words.get(check, "INVALID")
 
 
 @cache

@@ -59,12 +59,13 @@ def tables(rows: Iterable[Row]) -> str:
     by_check: dict[tuple[str, str], Words] = defaultdict(Counter)
     for row in rows:
         cell = cells.parsed(row.key)
-        own[cell.part, cell.profile, cell.laid, cell.factor][row.word(own_check(cell))] += 1
+        word = row.word(own_check(cell), cells.may_fail(cell))
+        own[cell.part, cell.profile, cell.laid, cell.factor][word] += 1
         if cell.part in (HEALTHY, LIVE_HEALTHY):
             for check in row.words:
                 by_check[cell.part, check][row.word(check)] += 1
         elif cell.part in (DEFECT, LIVE_DEFECT):
-            by_check[cell.part, own_check(cell)][row.word(own_check(cell))] += 1
+            by_check[cell.part, own_check(cell)][word] += 1
     parts = (_head(rows), _summary(by_check, own), _alarms(by_check), _misses(by_check), _lost(own), _small(own),
              _diluted(own), _lengths(own))  # fmt: skip
     return "\n\n".join(part for part in parts if part)
@@ -80,7 +81,7 @@ def of(words: Words, word: str) -> str:
 
 def interval(hits: int, n: int) -> str:
     """`0.0 to 0.4 %`"""
-    found = wilson(hits, n, z_of(SEEN))
+    found = wilson(hits, n, z_of(0.975))
     return f"{max(0.0, found.low) * 100:.1f} to {min(1.0, found.high) * 100:.1f} %"
 
 

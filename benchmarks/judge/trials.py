@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 from benchmarks.judge.cells import (
     LIVE,
     Cell,
-    asked_by,
     document_of,
+    judged_on,
     laid_over,
     loaded,
     own_check,
@@ -30,7 +31,16 @@ MOST_SAID = 300
 def quiet_worker() -> None:
     """For a process of the pool: Ctrl-C is its parent's to answer, and a live trial beside it goes first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.nice(10)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """A parent that was killed tells nobody."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def verdicts_of(cell: Cell, reports: Path | None = None) -> list[Verdict]:
@@ -45,7 +55,7 @@ def verdicts_of(cell: Cell, reports: Path | None = None) -> list[Verdict]:
     if defect_ is not None:
         name = defect_.name
         DEFECTS.setdefault(name, defect_)  # in this process
-    wanted = list(dict.fromkeys((own_check(cell), *asked_by(cell.profile), *ALWAYS)))
+    wanted = list(dict.fromkeys((own_check(cell), *judged_on(cell.profile), *ALWAYS)))
     return list(judge_in_virtual_time(document, name, wanted).verdicts)
 
 

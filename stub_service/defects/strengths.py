@@ -96,24 +96,27 @@ def _subject(name: str, arguments: Sequence[Any]) -> str | None:
 
 def _named_by(one: Any) -> str | None:
     run, step = getattr(one, "run", None), getattr(one, "step", None)
-    if step is not None and run is not None:  # of the controller: a step, a call of it, or its failure
-        return f"{getattr(run, 'id', run)}/{getattr(step, 'step', step)}"
+    run, step = getattr(run, "id", run), getattr(step, "step", step)
+    if isinstance(run, str) and isinstance(step, str):  # of the controller: a step, a call of it, or its failure
+        return f"{run}/{step}"
     if isinstance(run, int):  # a caller's call, by the call that it descends from
         return f"{getattr(one, 'tenant', '')}/{run}"
-    if hasattr(one, "envelope") and hasattr(one, "id"):
-        return str(one.id)
-    request = getattr(one, "request", None)
+    name, request = getattr(one, "id", None), getattr(one, "request", None)
+    if isinstance(name, str) and hasattr(one, "envelope"):
+        return name
     return request if isinstance(request, str) else None
 
 
 # Both sides of a part
 
 
-def either(wrong: Callable[..., Any], healthy: Callable[..., Any], coin: Coin, name: str) -> Callable[..., Any]:
-    """Asks the one or the other; what it is asked about decides which."""
+def either(
+    wrong: Callable[..., Any], healthy: Callable[..., Any], coin: Coin, name: str, of_self: int = 0
+) -> Callable[..., Any]:
+    """Asks the one or the other; what it is asked about decides which. of_self: 1 if the first argument is the part."""
 
     def ask(*given: Any, **named: Any) -> Any:
-        return (wrong if coin(name, given) else healthy)(*given, **named)
+        return (wrong if coin(name, given[of_self:]) else healthy)(*given, **named)
 
     return ask
 
@@ -123,7 +126,7 @@ def mixed(wrong: type, healthy: type, coin: Coin, only: set[str] | None = None) 
     own = [kind for kind in wrong.__mro__ if kind not in healthy.__mro__]
     names = dict.fromkeys(name for kind in own for name, value in vars(kind).items() if callable(value))
     replaced = [n for n in names if n not in _BOOKKEEPING and hasattr(healthy, n) and (only is None or n in only)]
-    methods = {name: either(getattr(wrong, name), getattr(healthy, name), coin, name) for name in replaced}
+    methods = {name: either(getattr(wrong, name), getattr(healthy, name), coin, name, 1) for name in replaced}
     return type(f"Sometimes{wrong.__name__}", (wrong,), {"__slots__": (), **methods})
 
 
