@@ -121,7 +121,7 @@ def _hurt(calm: Row, burst: Row, width: int, bars: bool) -> list[Cell]:
         cells.append(Cell(percent(row.served_share).removesuffix(" %")))
         if bars:
             filled = round((row.served_share or 0.0) * _BAR)
-            cells.append(Cell("█" * filled + "░" * (_BAR - filled), "blue" if row.ordinary else "yellow"))
+            cells.append(Cell("█" * filled + "░" * (_BAR - filled), "cyan" if row.ordinary else "yellow"))
     return [*cells, _number(count(burst.refused), ""), _number(count(burst.abandoned), "")]
 
 
