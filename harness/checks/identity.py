@@ -102,7 +102,7 @@ def _charged(trial: Trial) -> dict[str, _Charged]:
     seen: set[str] = set()
     for row in trial.decisions():
         call, name = row.get("call"), row.get("tenant")
-        if "part" in row or row.get("outcome") not in ("queued", "throttled") or call in seen:
+        if "part" in row or call in seen:  # the first decision on a call: a log may tell how it ended, and no more
             continue
         if not isinstance(call, str) or not isinstance(name, str):
             continue

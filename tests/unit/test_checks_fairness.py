@@ -111,6 +111,14 @@ def test_one_call_charged_to_another_is_enough(tmp_path):
     assert found.witnesses[0].startswith("2.")
 
 
+@pytest.mark.parametrize(("defect", "word"), [(None, Word.PASS), ("tenant_header_believed", Word.FAIL)])
+def test_a_log_that_tells_only_how_calls_ended_will_do(tmp_path, defect, word):
+    """As proxies write it: one line a request."""
+    trial = trial_in_virtual_time(tmp_path, document("identity"), defect)
+    ends = edited(trial, lambda rows: [r for r in rows if r["outcome"] not in ("queued", "started")], DECISIONS)
+    assert judge_one(ends, IDENTITY, {}).word is word
+
+
 def test_a_claimed_name_follows_from_the_call_alone():
     names = [claimed_by(Call("D", 3, seq, 0, 0, seq, None), Claims(values=3)) for seq in range(4)]
     assert names == ["D-0", "D-1", "D-2", "D-0"]
