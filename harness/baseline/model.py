@@ -14,10 +14,10 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import orjson
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from harness.checks.verdict import Word
 from harness.errors import BadInput
@@ -33,8 +33,8 @@ WAITS = ("wait_mean_ms", "wait_p50_ms", "wait_p95_ms")
 MOST_BYTES = 32 << 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Calls = Annotated[int, Field(ge=0)]
+Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
+Calls = Annotated[int, Field(ge=0, le=10**15)]
 
 
 def _known(quantities: dict[str, Quantity]) -> dict[str, Quantity]:
@@ -52,6 +52,12 @@ class Quantity(Part):
     high: Finite
     n: Calls
     hits: Calls | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.low <= self.estimate <= self.high or (self.hits or 0) > self.n:
+            raise ValueError("low, estimate and high must be in this order, and hits at most n")
+        return self
 
 
 class Window(Part):

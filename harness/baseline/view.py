@@ -47,12 +47,15 @@ def show(diff: Diff, console: Console, everything: bool = False) -> None:
     line(console, diff.invalid or HEADLINES[diff.word], indent=2)
     rows = [row for row in _ordered(diff.rows) if everything or _telling(row)]
     checks = [row for row in _ordered_checks(diff.checks) if everything or row.word is not Change.SAME]
+    # Where all is of one situation, its column would only take room.
+    skip = 0 if len({row.situation for row in (*diff.rows, *diff.checks)}) > 1 else 1
     if rows:
         console.print()
-        grid(console, _HEADER, [_cells(row) for row in rows[: None if everything else MOST_ROWS]], lead=5)
+        cells = [_cells(row)[skip:] for row in rows[: None if everything else MOST_ROWS]]
+        grid(console, _HEADER[skip:], cells, lead=5 - skip)
     if checks:
         console.print()
-        grid(console, _CHECKS, [_check_cells(row) for row in checks], lead=5)
+        grid(console, _CHECKS[skip:], [_check_cells(row)[skip:] for row in checks], lead=5 - skip)
     console.print()
     for note in (*_notes(rows, checks), *diff.notes):
         line(console, clean(note), indent=2)
@@ -90,9 +93,9 @@ def _cells(row: Row) -> list[Cell]:
     change = row.change
     ends = f"{_signed(change.low)} to {_signed(change.high)}" if change else MISSING
     return [
-        Cell(clean(row.situation, 28)),
-        Cell(clean(row.subject, 28)),
-        Cell(clean(row.phase, 16)),
+        Cell(clean(row.situation, 18)),
+        Cell(clean(row.subject, 20)),
+        Cell(clean(row.phase, 12)),
         Cell(NAMES[row.quantity]),
         Cell(word, style),
         Cell(_figure(row.base, row.unit)),
@@ -115,8 +118,8 @@ def _signed(value: float) -> str:
 def _check_cells(row: CheckRow) -> list[Cell]:
     words = [Cell(one.word.value, STYLES[one.word]) if one else Cell(MISSING, "dim") for one in (row.base, row.new)]
     return [
-        Cell(clean(row.situation, 28)),
-        Cell(clean(row.check, 40) or MISSING),
+        Cell(clean(row.situation, 18)),
+        Cell(clean(row.check, 32) or MISSING),
         Cell(row.word.value, _CHANGES.get(row.word, "dim")),
         *words,
         *(Cell(quantity(one.measured, one.unit) if one else MISSING) for one in (row.base, row.new)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from harness.baseline.compare import POOLED, Change, Margins, compare
 from harness.baseline.model import Baseline, CheckFigures, Quantity, Situation, Tenant, Window
 from harness.baseline.pooling import together
 from harness.baseline.take import environment_of, situation_of
-from harness.baseline.view import document, results
+from harness.baseline.view import document, results, show
 from harness.checks.verdict import Word
 from harness.errors import BadInput
 from harness.report.junit import junit
@@ -23,6 +24,7 @@ from harness.report.markdown import markdown
 from tests.conftest import CAP, FAIR, ROOT
 from tests.unit.ledgers import edited, simulated
 from tests.unit.test_cli import overload
+from tests.unit.test_report_terminal import plain_console, read, terminal_console
 
 FAIR_QUEUES = {"service.admission": FAIR, "checks": ["fairness.ordinary_unmoved"]}
 
@@ -125,6 +127,13 @@ def test_an_edited_file_is_one_message(base, tmp_path, edit, message):
         model.parse(model.read_document(path), path)
     assert message in str(error.value)
     assert str(path) in str(error.value)
+
+
+def test_an_interval_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="in this order"):
+        Quantity(estimate=0.5, low=0.6, high=0.7, n=3)
+    with pytest.raises(ValueError, match="hits at most n"):
+        Quantity(estimate=0.5, low=0.4, high=0.7, n=3, hits=4)
 
 
 # --- what is a change
@@ -395,6 +404,22 @@ def test_git_keeps_baselines_and_no_trials():
     if ignored.returncode == 128 or not Path(ROOT / ".git").exists():
         pytest.skip("no git here")
     assert ignored.stdout.split() == ["reports/20250102-030405-x/calls.jsonl"]
+
+
+def test_the_table_fits_a_terminal_and_says_what_changed(base, tmp_path):
+    worse = taken(simulated(tmp_path / "t", {"checks": ["fairness.ordinary_unmoved"]}))
+    found = compare(base, worse, ("steady", "reports/x"), across_environments=True)
+    for width in (80, 200):
+        console, stream = terminal_console(width, color=False)
+        show(found, console)
+        text = stream.getvalue()
+        assert max(map(len, text.splitlines())) <= width
+        assert text.startswith("FAIL  steady -> reports/x\n")
+    assert re.search(r"all ordinary tenants +burst +served share +worse +100 % ", text)
+    assert re.search(r"fairness.ordinary_unmoved +worse +PASS +FAIL", text)
+    console, stream = plain_console()
+    show(compare(base, base), console, everything=True)
+    assert "other" not in read(stream).splitlines()[0]
 
 
 def test_hostile_names_stay_on_their_line(base):
