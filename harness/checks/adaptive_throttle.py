@@ -30,7 +30,7 @@ from harness.checks.context import Mask, profile_of
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, verdict, withheld
 from harness.checks.verdict import Verdict
-from harness.ledger.outcomes import COALESCED, REFUSED, SERVED
+from harness.ledger.outcomes import COALESCED, SERVED
 from harness.ledger.reader import Ints, Trial
 from harness.profile.base import Part
 from harness.profile.model import WINDOW_BUCKETS, Adaptive, Profile
@@ -106,8 +106,9 @@ def _rules(trial: Trial, profile: Profile, name: str, rule: Adaptive, params: Pa
     for what, mask in parts:
         if mask.any():
             yield _as_often(name, what, asks, mask, ids(calls, asks.places[mask & asks.rejected]), params)
-    refused = of_tenant(trial, calls, name) & calls.is_outcome(*REFUSED)
-    last_ns = int(calls.done_ns[refused].max(initial=0))
+    # Refused, failed or in vain: a service that accepts nothing is not well, whatever it says.
+    unwell = of_tenant(trial, calls, name) & (calls.sent_ns >= 0) & ~calls.is_outcome(SERVED, COALESCED)
+    last_ns = int(calls.done_ns[unwell].max(initial=0))
     after = asks.at_ns >= last_ns + rule.window * windows_to_recover(asks, last_ns, rule)
     n, still = int(after.sum()), int((asks.rejected & after).sum())
     yield at_most(

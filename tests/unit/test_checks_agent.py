@@ -83,6 +83,19 @@ def test_figures_do_not_depend_on_the_time_scale(tmp_path):
         assert made[0] == made[1]
 
 
+def test_a_service_that_accepts_nothing_never_was_well(trial_of):
+    """A target that knows no such tenant answers 401 to all of it: its client does right to hold back."""
+
+    def unknown(rows):
+        for row in rows:
+            if row["tenant"] == "client" and row.get("sent_ns", -1) >= 0:
+                row.update(outcome="failed", reason="status_401", status=401)
+
+    verdict = judge_one(edited(trial_of("agent.adaptive_throttle"), unknown), "agent.adaptive_throttle", {})
+    assert "rejected after the overload" not in {f.quantity for f in verdict.findings if f.word is Word.FAIL}
+    assert "calls after the overload" in {f.quantity for f in verdict.findings if f.word is Word.INCONCLUSIVE}
+
+
 # --- what a single row can change
 
 
