@@ -2,7 +2,8 @@
 
     {name}        the value of that name; in a path percent-encoded, in a header as text, in a body as it is
     {{ and }}     braces
-    "{name}"      alone as a text of a body: the value itself, a number or a list as it is
+    "{name}"      alone as a text of a body: the value itself, a number or a list as it is; a key whose value is one of
+                  what the call does not have is left out
 
 Pure. Values come from a recording, a target file or a run, and are untrusted: none can end a header, add one, or leave
 its place in the path.
@@ -24,7 +25,15 @@ from harness.target.model import Data, Numbers, Request
 
 CALL_NAMES = ("call", "attempt", "tenant", "seq", "round", "due_ms", "uuid")
 """What every request may name."""
-RUN_NAMES = ("run", "parent_run", "batch", "steps", "traffic_class", "task_class", "deadline_ms", "request_class")
+LIMIT_NAMES = (
+    "deadline_ms", "attempts", "parallel", "retry_tokens", "budgets", "depth", "fan_out", "sessions", "bytes",
+    "payload", "context_tokens", "credits", "agent_tokens", "iterations", "branch_tokens",
+)  # fmt: skip
+"""Limits that a run may be opened with."""
+RUN_NAMES = (
+    "run", "parent_run", "batch", "steps", "traffic_class", "task_class", "priority", "request_class", "forecast",
+    *LIMIT_NAMES,
+)  # fmt: skip
 STEP_NAMES = ("step", "dependency", "operation", "tool", "idempotency_key", "coalesce")
 FAULT_NAMES = ("dependency", "kind", "factor", "status", "retry_after", "operation")
 
@@ -132,10 +141,17 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
             return values[pieces[0][0]]
         return "".join(p if isinstance(p, str) else _text(values[p[0]]) for p in pieces)
     if isinstance(value, dict):
-        return {key: _filled(inner, values) for key, inner in value.items()}
+        return {key: _filled(inner, values) for key, inner in value.items() if not _absent(inner, values)}
     if isinstance(value, list):
         return [_filled(inner, values) for inner in value]
     return value
+
+
+def _absent(value: Any, values: Mapping[str, Any]) -> bool:
+    """One placeholder alone, for what this call does not have: a limit that the run does not name, say."""
+    if not isinstance(value, _Pieces) or len(value.pieces) != 1 or not isinstance(value.pieces[0], tuple):
+        return False
+    return values[value.pieces[0][0]] is None
 
 
 def _header(pieces: Pieces, values: Mapping[str, Any]) -> str:

@@ -125,7 +125,7 @@ def test_runs_are_spoken_of_as_the_file_says():
     made = requests(runs=RUNS)
     first, headers, body = parts(made.of(call(action="open", path="/runs", method="POST", body=OPEN)))
     assert first == "POST /base/tasks HTTP/1.1"
-    assert json.loads(body) == {"kind": "ticket", "in": None, "ms": 500}
+    assert json.loads(body) == {"kind": "ticket", "ms": 500}
     assert headers["Overload-Attempt"] == "3.7.1"
     submit = call(action="submit", path="/runs/r/steps", method="POST", body=BATCH, run_id="r 1/2")
     first, _, body = parts(made.of(submit))
