@@ -130,7 +130,7 @@ def test_runs_are_spoken_of_as_the_file_says():
     submit = call(action="submit", path="/runs/r/steps", method="POST", body=BATCH, run_id="r 1/2")
     first, _, body = parts(made.of(submit))
     assert first == "POST /base/tasks/r%201%2F2/b HTTP/1.1"
-    work = [{"id": "r 1/2/b0.0", "at": "crm", "key": None}, {"id": "r 1/2/b0.1", "at": None, "key": None}]
+    work = [{"id": "r 1/2/b0.0", "at": "crm"}, {"id": "r 1/2/b0.1"}]
     assert json.loads(body) == {"name": "b0", "work": work}
     assert parts(made.poll_of(submit))[0] == "GET /base/tasks/r%201%2F2/b/b0 HTTP/1.1"
     assert parts(made.of(call(action="cancel", body=b"{}", run_id="r")))[0] == "DELETE /base/tasks/r HTTP/1.1"
