@@ -27,6 +27,8 @@ from harness.target.tokens import credentials_of
 from harness.target.writing import Operation, Wish, read_openapi, target_text
 
 PROBE_TENANT = "probe"
+MOST_PROBED = 20
+"""Tenants of a profile, where none are named."""
 
 
 @click.group()
@@ -48,7 +50,7 @@ def command() -> None:
 @click.option("--profile", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Also hold this profile against the target's limits.")  # fmt: skip
 @click.option("--tenant", "tenants", multiple=True, metavar="NAME",
-              help="Whom to call for. Repeatable. Default: the tenants of `credentials`.")  # fmt: skip
+              help="Whom to call for. Repeatable. Default: those of --profile, else of `credentials`.")  # fmt: skip
 @click.option("--no-probe", is_flag=True, help="Send nothing at all.")
 @options.json_option
 def check(file: Path, profile: Path | None, tenants: tuple[str, ...], no_probe: bool, as_json: bool) -> int:
@@ -64,7 +66,9 @@ def check(file: Path, profile: Path | None, tenants: tuple[str, ...], no_probe: 
     """
     described = load_target(file)
     if profile is not None:
-        dry_run([options.load_profile(profile, None, (), 1.0)], described)
+        loaded = options.load_profile(profile, None, (), 1.0)
+        dry_run([loaded], described)
+        tenants = tenants or tuple(loaded.profile.tenants)[:MOST_PROBED]
     given = _given(described)
     found = [judgeable(name, given) for name in checks.CHECKS]
     probed = [] if no_probe else _probe(described, tenants)
