@@ -70,7 +70,9 @@ def _prepare(folder: Path, environment: Mapping[str, str]) -> tuple[LiveTrial, A
     except OSError as error:
         raise CannotBegin(f"{folder / CALLS}: {error.strerror}; the ledger cannot be written") from None
     tasks = tasks_of(trial)
-    return trial, start_users(user_classes(list(manifest.profile.tenants), tasks.__getitem__), events)
+    runner = start_users(user_classes(list(manifest.profile.tenants), tasks.__getitem__), events)
+    runner.environment.host = manifest.target_url  # for the page to show
+    return trial, runner
 
 
 def _drive(trial: LiveTrial, runner: Any, page: str | None) -> int:

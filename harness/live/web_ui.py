@@ -31,20 +31,21 @@ LOCALHOST = "127.0.0.1"
 STATS = "/stats/requests"
 OTHERS = "(others)"
 
+# No column is called `name`: Locust's page would sort by it.
 _COUNTS = {
     "due": "Offered", "served": "Served", "refused": "Refused", "abandoned": "Abandoned", "failed": "Failed",
     "held_back": "Held back", "replans": "Re-plans",
 }  # fmt: skip
 _SHARE = {"key": "replan_share", "title": "Re-plan share, %", "round": 1}
 _TENANT_COLUMNS = [
-    {"key": "name", "title": "Tenant"},
+    {"key": "tenant", "title": "Tenant"},
     {"key": "role", "title": ""},
     *({"key": key, "title": title} for key, title in _COUNTS.items()),
     {"key": "in_flight", "title": "In flight"},
     _SHARE,
 ]
 _PHASE_COLUMNS = [
-    {"key": "name", "title": "Phase"},
+    {"key": "phase", "title": "Phase"},
     {"key": "state", "title": ""},
     {"key": "from_s", "title": "From, s", "round": 2},
     {"key": "to_s", "title": "To, s", "round": 2},
@@ -96,14 +97,14 @@ class Shown:
         """The busiest first."""
         rows = [
             {
-                "name": name,
+                "tenant": name,
                 "role": "ordinary" if name in self._ordinary else "",
                 **{key: of[key] for key in (*_COUNTS, "in_flight")},
                 "replan_share": _share(of),
             }
             for name, of in self._all().items()
         ]
-        return sorted(rows, key=lambda row: (row["name"] == OTHERS, -row["due"]))
+        return sorted(rows, key=lambda row: (row["tenant"] == OTHERS, -row["due"]))
 
     def phases(self) -> list[dict[str, Any]]:
         """Those of the profile, and the time before, between and after them if anything happened then."""
@@ -119,7 +120,7 @@ class Shown:
 
     def _phase(self, phase: str | None, name: str, state: str, ends: dict[str, float]) -> dict[str, Any]:
         sums = self._in_phase.get(phase) or dict.fromkeys(_COUNTS, 0)
-        return {"name": name, "state": state, **ends, **sums, "replan_share": _share(sums)}
+        return {"phase": name, "state": state, **ends, **sums, "replan_share": _share(sums)}
 
 
 def _share(of: Mapping[str, Any]) -> float:

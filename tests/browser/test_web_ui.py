@@ -108,7 +108,7 @@ def begun(url):
     while time.monotonic() < end:
         with contextlib.suppress(urllib.error.URLError):
             stats = json.loads(ask(url + "stats/requests")[1])
-            due = sum(row["due"] for row in stats["extended_stats"][0]["data"] if row["name"] == "D")
+            due = sum(row["due"] for row in stats["extended_stats"][0]["data"] if row["tenant"] == "D")
         if due > 200:
             return
         time.sleep(0.2)
@@ -127,6 +127,7 @@ def test_the_tabs_show_tenants_and_phases_while_a_trial_runs(tmp_path, workers):
         seen = visit(url, (OPEN % ("tenants", "D", 2500), OPEN % ("phases", "burst", 0)))
         tenants, phases = map(rows_of, seen.values)
         assert set(tenants) == {"A", "D", HOSTILE}
+        assert [next(iter(tenants)), *phases] == ["D", "calm", "burst"]  # the busiest first, and in order of time
         assert int(tenants["D"]["Offered"]) > 10 * int(tenants["A"]["Offered"]) > 0
         assert int(tenants["D"]["Re-plans"]) > 0
         assert 0 < float(tenants["D"]["Re-plan share, %"]) <= 50

@@ -31,7 +31,7 @@ def test_tenants_busiest_first_and_the_rest_last():
     shown = Shown(Profile.model_validate(WORKED_EXAMPLE))
     shown.look(event(1, counts(100), A=counts(4, in_flight=1), D=counts(8, 2)))
     rows = shown.tenants()
-    assert [(row["name"], row["role"], row["due"], row["replan_share"]) for row in rows] == [
+    assert [(row["tenant"], row["role"], row["due"], row["replan_share"]) for row in rows] == [
         ("D", "", 8, 25.0), ("A", "ordinary", 4, 0.0), (OTHERS, "", 100, 0.0),
     ]  # fmt: skip
     assert rows[1]["in_flight"] == 1
@@ -41,8 +41,8 @@ def test_what_happens_counts_in_the_phase_that_it_was():
     shown = Shown(Profile.model_validate(WORKED_EXAMPLE))
     for now_s, due, replans in ((10, 100, 0), (29.5, 200, 0), (30.0, 210, 0), (69.5, 610, 300), (71, 620, 305)):
         shown.look(event(now_s, A=counts(due, replans)))
-    rows = {row["name"]: row for row in shown.phases()}
-    assert [(row["name"], row["state"]) for row in shown.phases()] == [
+    rows = {row["phase"]: row for row in shown.phases()}
+    assert [(row["phase"], row["state"]) for row in shown.phases()] == [
         ("calm", "over"), ("burst", "over"), ("recovery", "now"),
     ]  # fmt: skip
     assert [rows[name]["due"] for name in rows] == [210, 410, 0]
@@ -62,7 +62,7 @@ def test_a_profile_without_phases_has_one_row():
     document = {key: value for key, value in WORKED_EXAMPLE.items() if key != "phases"}
     shown = Shown(Profile.model_validate(document))
     shown.look(event(1, A=counts(3)))
-    assert [(row["name"], row["state"], row["due"]) for row in shown.phases()] == [("(no phase)", "now", 3)]
+    assert [(row["phase"], row["state"], row["due"]) for row in shown.phases()] == [("(no phase)", "now", 3)]
 
 
 def test_a_port_that_is_taken_is_bad_input():

@@ -106,7 +106,9 @@ def _bound(host: str, port: int, manifest: Manifest) -> Any:
     """Locust's master runner, listening."""
     nothing = user_classes(list(manifest.profile.tenants), lambda place: UserTask([]))
     try:
-        return Environment(user_classes=nothing, events=Events()).create_master_runner(host, port)
+        return Environment(user_classes=nothing, events=Events(), host=manifest.target_url).create_master_runner(
+            host, port
+        )
     except (RPCError, SystemExit, OSError) as error:
         why = "that port is taken" if isinstance(error, SystemExit) else str(error)
         raise CannotBegin(f"cannot listen for workers on {host}:{port} ({why}); give --listen another") from None
