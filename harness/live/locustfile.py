@@ -8,7 +8,8 @@
 Options (each also as an environment variable, OVERLOAD_PROFILE and so on): --overload-profile FILE,
 --overload-variant NAME, --overload-time-scale X, --overload-trial DIR (keeps the ledger there; `overload check DIR`
 reads it). A test is a trial: it begins when all users run, ends by itself, and starts anew from the web page. Users and
-spawn rate follow from the profile. Of several processes the master's options count; the host must be loopback.
+spawn rate follow from the profile. Of several processes the master's options count; the host must be loopback, and
+the page is on loopback unless --web-host says otherwise.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def loaded_now() -> Loaded:
 
 def on_parser(parser: Any) -> None:
     add_options(parser)
-    parser.set_defaults(num_users=len(classes), spawn_rate=min(len(classes), 100))
+    # Locust's page listens everywhere unless told otherwise, and whoever opens it can start a test.
+    parser.set_defaults(num_users=len(classes), spawn_rate=min(len(classes), 100), web_host="127.0.0.1")
 
 
 def on_init(environment: Any, runner: Any, **_: Any) -> None:

@@ -158,12 +158,14 @@ def test_under_locust_s_own_command(tmp_path):
     evidence.mkdir()
     with StubProcess(shared_service(loaded(tmp_path / "p.yaml").profile), evidence) as stub:
         command = [sys.executable, "-m", "locust", "-f", str(ROOT / "harness/live/locustfile.py"), "--host", stub.url]
-        command += ["--overload-profile", "p.yaml", "--autostart", "--web-host", "127.0.0.1", "--web-port", str(port)]
+        command += ["--overload-profile", "p.yaml", "--autostart", "--web-port", str(port)]
         with running(command, tmp_path):
             url = f"http://127.0.0.1:{port}/"
             begun(url)
             seen = visit(url, (OPEN % ("tenants", "D", 0),))
             assert set(rows_of(seen.values[0])) == {"A", "D", HOSTILE}
+            with pytest.raises(OSError):
+                socket.create_connection(("127.0.0.2", port), 5)
 
 
 def test_a_taken_port_is_said_before_anything_is_sent(tmp_path):

@@ -105,10 +105,9 @@ def master(options: argparse.Namespace) -> int:
 def _bound(host: str, port: int, manifest: Manifest) -> Any:
     """Locust's master runner, listening."""
     nothing = user_classes(list(manifest.profile.tenants), lambda place: UserTask([]))
+    environment = Environment(user_classes=nothing, events=Events(), host=manifest.target_url)
     try:
-        return Environment(user_classes=nothing, events=Events(), host=manifest.target_url).create_master_runner(
-            host, port
-        )
+        return environment.create_master_runner(host, port)
     except (RPCError, SystemExit, OSError) as error:
         why = "that port is taken" if isinstance(error, SystemExit) else str(error)
         raise CannotBegin(f"cannot listen for workers on {host}:{port} ({why}); give --listen another") from None
