@@ -5,15 +5,19 @@ A limit of `rate` with bursts of `burst` is a bucket that refills at the rate; e
     served in (s, t]  <=  burst + rate * (t - s)          for every s < t                             [calls]
 
 A limit that is kept in the memory of each replica, worker or process is as many times as large as there are of them.
-When the service decided is not known, only that it did so between the call's sending and its answer: each served call
-is given the best instant within these (earliest deadline first, which serves as many as can be: Glover, "Maximum
-matching in a convex bipartite graph", 1967), so that what is left over was served beyond the limit whatever was decided
-when. Nothing that the service says of itself is asked.
+When the service decided is not known, only that it did so between the call's sending and its answer. So of a window
+those calls are counted that were surely decided in it:
+
+    surely in (s, t]  >=  answered by t - sent before s                                           [calls]
+
+and what is over the bound is beyond the limit whatever was decided when: a limit that is held is never called broken.
+Nothing that the service says of itself is asked. (For the bucket and its bound: Cruz, "A calculus for network delay",
+1991, where it is called a (sigma, rho) regulator.)
 """
 
 from __future__ import annotations
 
-import heapq
+import math
 from typing import Annotated
 
 import numpy as np
@@ -29,6 +33,8 @@ from harness.profile.base import Count, Name, Part, RatePerS
 from harness.profile.units import NS_PER_S
 
 NAME = "fairness.limit_held"
+_ROUNDING = 1e-6
+"""Of a call: far above what double precision loses, far below one."""
 
 
 class Limit(Part):
@@ -73,14 +79,14 @@ def _rules(trial: Trial, name: str, tenant: int, limit: Limit, params: Params) -
     parts = [("the trial", np.ones(len(calls), dtype=np.bool_)), *windows]
     rules, asked_enough = [], False
     for part, mask in parts:
-        offered, had = int((mine & mask).sum()), int((served & mask).sum())
-        grants = offered - _beyond(trial, mine & mask, limit)
+        asked_at = calls.sent_ns[mine & mask]
+        offered, grants = len(asked_at), granted(asked_at, limit)
         asked_enough |= offered >= (1 + params.breach) * grants > 0
         rules.append(_held(trial, f"{name}, {part}", served & mask, limit, params))
         if params.least is not None and offered > grants:
             # What came before may have emptied the bucket.
-            surely = offered - _beyond(trial, mine & mask, limit, full=part == "the trial")
-            rules.append(_not_starved(f"{name}, {part}", had, surely, params.least))
+            surely = granted(asked_at, limit, full=part == "the trial")
+            rules.append(_not_starved(f"{name}, {part}", int((served & mask).sum()), surely, params.least))
     broken = [rule for rule in rules if rule.finding.word is Word.FAIL]
     if broken:  # one sentence a tenant: where it is worst
         return [max(broken, key=lambda rule: rule.finding.measured or 0.0), *(r for r in rules if r not in broken)]
@@ -90,8 +96,8 @@ def _rules(trial: Trial, name: str, tenant: int, limit: Limit, params: Params) -
 
 
 def _held(trial: Trial, subject: str, served: Mask, limit: Limit, params: Params) -> Rule:
-    n = int(served.sum())
-    allowed = n - _beyond(trial, served, limit)
+    n, calls = int(served.sum()), trial.calls
+    allowed = n - beyond(calls.sent_ns[served], calls.done_ns[served], limit)
     times = n / allowed if allowed else 0.0
     shown = f"rate {float(limit.rate):.4g}/s, burst {limit.burst}"
     word = Word.FAIL if times > 1 + params.over else Word.PASS
@@ -132,38 +138,32 @@ def _too_little(name: str, offered: int, limit: Limit, params: Params) -> Rule:
     return Rule(finding, sentence, (), add, True)
 
 
-def _beyond(trial: Trial, mask: Mask, limit: Limit, full: bool = True) -> int:
-    calls = trial.calls
-    return beyond(calls.sent_ns[mask], calls.done_ns[mask], limit, full)
+def beyond(from_ns: Ints, to_ns: Ints, limit: Limit) -> int:
+    """How many calls at least, each decided at some instant of [from, to], were let through beyond the limit: the most
+    over any window."""
+    if not len(from_ns):
+        return 0
+    rate_per_ns = float(limit.rate) / NS_PER_S
+    begins, ends = np.sort(from_ns), np.sort(to_ns)
+    before = np.searchsorted(begins, begins, side="left") - begins * rate_per_ns  # sent before s, for each s
+    answered = np.arange(1, len(ends) + 1) - ends * rate_per_ns
+    best = np.minimum.accumulate(before)[np.searchsorted(begins, ends, side="right") - 1]  # over every s <= t
+    return max(0, math.ceil(float((answered - best).max()) - limit.burst - _ROUNDING))
 
 
-def beyond(from_ns: Ints, to_ns: Ints, limit: Limit, full: bool = True) -> int:
-    """How many calls, each decided at some instant of [from, to], no bucket of this limit can have let through. full:
-    as it is before the first, else empty."""
+def granted(at_ns: Ints, limit: Limit, full: bool = True) -> int:
+    """How many of the calls that ask at these instants a bucket of this limit lets through, which is full or empty
+    before the first."""
     flow, token = limit.rate.numerator, NS_PER_S * limit.rate.denominator
     most = limit.burst * token
-    level = most if full else 0
-    order = np.argsort(from_ns, kind="stable")
-    begins, ends = from_ns[order].tolist(), np.maximum(to_ns, from_ns)[order].tolist()
-    waiting: list[int] = []
-    place, now, left_over = 0, begins[0] if begins else 0, 0
-    while place < len(begins) or waiting:
-        if not waiting and begins[place] > now:
-            level, now = min(most, level + (begins[place] - now) * flow), begins[place]
-        while place < len(begins) and begins[place] <= now:
-            heapq.heappush(waiting, ends[place])
-            place += 1
-        if level < token:
-            if not flow:
-                return left_over + len(waiting) + len(begins) - place
-            wait = -((level - token) // flow)  # whole ns until the next token, rounded up
-            level, now = level + wait * flow, now + wait
-            continue
-        if heapq.heappop(waiting) < now:
-            left_over += 1
-        else:
+    level, now, count = most if full else 0, None, 0
+    for at in np.sort(at_ns).tolist():
+        level = min(most, level + (at - (at if now is None else now)) * flow)
+        now = at
+        if level >= token:
             level -= token
-    return left_over
+            count += 1
+    return count
 
 
 CHECKS[NAME] = Check(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.checks.judge import judge_one
-from harness.checks.limit_held import NAME, Limit, beyond
+from harness.checks.limit_held import NAME, Limit, beyond, granted
 from harness.checks.verdict import Word
 from tests.unit.ledgers import written
 
@@ -97,6 +97,12 @@ def test_three_replicas_make_three_times(tmp_path):
     assert judged(tmp_path, InTurn(Bucket(), Bucket(), Bucket())).measured == pytest.approx(3, rel=0.02)
 
 
+def test_slow_calls_blur_it_and_do_not_hide_it(tmp_path):
+    verdict = judged(tmp_path, InTurn(Bucket(), Bucket()), took_ns=1_000_000_000)
+    assert verdict.word is Word.FAIL
+    assert 1.5 < verdict.measured < 2
+
+
 def test_a_fixed_window_lets_two_windows_touch(tmp_path):
     """The twin that looks wrong: never more than n a second by its own clock, and 2 n within an instant."""
     assert judged(tmp_path, FixedWindow()).word is Word.PASS
@@ -140,14 +146,24 @@ def test_limits_scale_with_the_trial(tmp_path):
     assert verdict.findings[0].measured == pytest.approx(1, rel=0.02)
 
 
-def test_each_call_is_given_the_best_instant_that_it_can_have_had():
+def at(*pairs):
+    return [np.array(column, dtype=np.int64) * S for column in zip(*pairs, strict=True)]
+
+
+def test_a_call_counts_in_a_window_only_if_it_was_surely_decided_in_it():
     limit = Limit(rate="1/s", burst=1)
-    at = lambda *pairs: [np.array(column, dtype=np.int64) * S for column in zip(*pairs, strict=True)]  # noqa: E731
     assert beyond(*at((0, 0), (0, 0)), limit) == 1
     assert beyond(*at((0, 0), (0, 1)), limit) == 0
-    assert beyond(*at((0, 0), (0, 1)), limit, full=False) == 1
-    # The one that can wait does; taken in order of arrival, one of them would be left over.
-    assert beyond(*at((0, 5), (0, 0), (1, 1)), limit) == 0
-    assert beyond(*at((0, 0), (0, 1), (0, 1)), limit) == 1
+    assert beyond(*at((0, 0), (0, 0), (0, 0), (9, 9)), limit) == 2
+    # The long one may have been decided at any time, and is not held against the others.
+    assert beyond(*at((0, 9), (1, 1), (2, 2)), limit) == 0
     assert beyond(*at((0, 9), (0, 9), (0, 9)), Limit(rate="0/s", burst=2)) == 1
     assert beyond(np.array([], dtype=np.int64), np.array([], dtype=np.int64), limit) == 0
+
+
+def test_what_a_bucket_grants():
+    limit = Limit(rate="1/s", burst=2)
+    asks = np.array([0, 0, 0, 1, 1, 5, 5, 5], dtype=np.int64) * S
+    assert granted(asks, limit) == 5
+    assert granted(asks, limit, full=False) == 3
+    assert granted(asks[:0], limit) == 0

@@ -199,6 +199,13 @@ def test_headers_carry_a_call_unchanged(made):
     assert read_visit(made.dependency, made.operation, sent) == expected
 
 
+@pytest.mark.parametrize(("via", "kept"), [("1.1 edge", "1.1 edge"), ("é", None), ("x" * 2001, None), (None, None)])
+def test_what_proxies_say_of_themselves_is_kept_if_it_is_text(via, kept):
+    visit = read_visit("billing", "read", {} if via is None else {"Via": via})
+    assert isinstance(visit, Visit)
+    assert visit.via == kept
+
+
 @pytest.mark.parametrize(
     ("headers", "message"),
     [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.ledger.call import Call
+from harness.ledger.call import CALL_STEP, Call
 from harness.live.requests import Unsendable, target_of
 from harness.live.target_requests import TargetRequests
 from harness.profile.model import Claims
@@ -53,6 +53,16 @@ def test_a_call_without_places_to_fill():
         "\r\n"
         '{"a":1}'
     )
+
+
+def test_where_dependencies_are_ours_a_plain_call_says_whose_attempt_it_is():
+    """What a proxy passes on to them, for v05 to join."""
+    watched = requests(tenant="Ä B", evidence={"dependencies": "http://127.0.0.1:9000"})
+    _, headers, _ = parts(watched.of(call(attempt=2)))
+    found = {name: headers.get(f"Overload-{name}") for name in ("Run", "Step", "Attempt-Number", "Owner", "Layer")}
+    assert found == {"Run": "3.7", "Step": CALL_STEP, "Attempt-Number": "2", "Owner": "caller", "Layer": "caller"}
+    assert headers["Overload-Tenant"] == "%C3%84%20B"
+    assert "Overload-Run" not in parts(requests().of(call()))[1]
 
 
 def test_every_name_has_its_value():
