@@ -28,6 +28,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -46,7 +47,7 @@ ALLOWED_MIB, ALLOWED_SHARE = 4.0, 0.05
 SAMPLE_S, END_S, GONE_S = 1.0, 120.0, 10.0
 KILLED_TRIAL_S = 4
 FAULTS: tuple[dict[str, Any], ...] = (
-    {"kind": "error", "status": 503, "from": 5, "to": 12},
+    {"kind": "error", "status": 503, "from": 1, "to": 9},
     {"kind": "slow", "factor": 5, "from": 18, "to": 25},
     {"kind": "retry_after", "retry_after": "1", "from": 31, "to": 36},
     {"kind": "hang", "operation": "write", "from": 42, "to": 44},
@@ -59,9 +60,17 @@ def document(duration_s: float, rate: int = 200) -> dict[str, Any]:
     """A shared service with three ordinary tenants and an agent that re-plans, and runs behind a capacity layer whose
     dependency has one fault after another. About `rate` calls a second in all."""
     share = max(1, rate // 10)
-    bursts = [{"from": f"{at}s", "to": f"{at + 8}s", "rate": f"{6 * share}/s"} for at in range(20, int(duration_s), 60)]
+    bursts = [
+        {"from": f"{at}s", "to": f"{min(at + 8, int(duration_s))}s", "rate": f"{6 * share}/s"}
+        for at in range(20, int(duration_s), 60)
+    ]
     faults = [
-        {**fault, "dependency": "customer", "from": f"{minute + fault['from']}s", "to": f"{minute + fault['to']}s"}
+        {
+            **fault,
+            "dependency": "customer",
+            "from": f"{minute + fault['from']}s",
+            "to": f"{min(minute + fault['to'], int(duration_s))}s",
+        }
         for minute in range(0, int(duration_s) + 1, 60)
         for fault in FAULTS
         if minute + fault["from"] < duration_s
@@ -278,7 +287,8 @@ def what_is_left(folder: Path) -> tuple[str, list[str]]:
         timeout=END_S,
     )
     said = done.stdout + done.stderr
-    sentence = next((" ".join(line.split()) for line in said.splitlines() if "INVALID" in line), said.strip()[:200])
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    sentence = next((after for line, after in pairwise(lines) if line.startswith("INVALID trial.")), said.strip())
     if "Traceback" in said:
         wrong.append("overload check broke: " + said.strip().splitlines()[-1])
     elif not (folder / "manifest.json").exists():

@@ -369,5 +369,6 @@ def _begin(
         planned(loaded.profile, recorded),
         evidence,
     )
+    (folder / CALLS).touch()  # a driver that dies before its first row has left a trial without one
     write_manifest(folder, manifest)
     return manifest
