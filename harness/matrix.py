@@ -52,6 +52,7 @@ _FILE_OF = {
 """Check, or its family -> its file, where it is neither the family's name (`v06`) nor the rule's
 (`capacity.coalesced`)."""
 
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """What each check said of one defect, on one profile. defect: None for the healthy service."""
@@ -144,7 +145,8 @@ def profile_of_check(check: str) -> Path:
     own = PROFILES / f"{family}_{rule}.yaml"
     if own.exists():
         return own
-    name = _FILE_OF.get(check) or _FILE_OF.get(family, rule.removesuffix("_bounded") if family == "capacity" else family)
+    other = rule.removesuffix("_bounded") if family == "capacity" else family
+    name = _FILE_OF.get(check) or _FILE_OF.get(family, other)
     return PROFILES / f"{name}.yaml"
 
 

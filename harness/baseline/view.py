@@ -48,7 +48,8 @@ def show(diff: Diff, console: Console, everything: bool = False) -> None:
     rows = [row for row in _ordered(diff.rows) if everything or _telling(row)]
     checks = [row for row in _ordered_checks(diff.checks) if everything or row.word is not Change.SAME]
     # Where all is of one situation, its column would only take room.
-    skip = 0 if len({row.situation for row in (*diff.rows, *diff.checks)}) > 1 else 1
+    situations = {row.situation for row in diff.rows} | {row.situation for row in diff.checks}
+    skip = 0 if len(situations) > 1 else 1
     if rows:
         console.print()
         cells = [_cells(row)[skip:] for row in rows[: None if everything else MOST_ROWS]]

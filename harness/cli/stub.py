@@ -100,7 +100,7 @@ def command(
     if defect is not None and defect not in DEFECTS:
         raise BadInput(f"--defect {defect}: there is no such defect; overload stub --list-defects prints their names")
     if is_of_callers(defect):
-        raise BadInput(f"--defect {defect}: it is laid over the callers, not over a stub: overload run --defect {defect}")
+        raise BadInput(f"--defect {defect}: it is laid over callers, not over a stub: overload run --defect {defect}")
     if tls_cert is None and (tls_key is not None or tls_client_ca is not None):
         raise BadInput("--tls-key and --tls-client-ca say how to serve TLS; give its certificate, too: --tls-cert")
     tls = ServerTls(tls_cert, tls_key, tls_client_ca) if tls_cert is not None else None

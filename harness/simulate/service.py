@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from harness.errors import BadInput
 from harness.profile import capacity as described
-from harness.simulate.cost import cost_config, quota, usages
 from harness.profile.model import Admission, Profile
+from harness.simulate.cost import cost_config, quota, usages
 from stub_service.capacity import config as made
 from stub_service.capacity.config import CapacityConfig
 from stub_service.capacity.tree import TreeLimits

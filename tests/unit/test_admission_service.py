@@ -121,7 +121,9 @@ def test_a_capped_tenant_is_skipped_and_comes_back():
 
 
 def test_an_unknown_policy_names_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown policy 'lifo' \(known: shared_fifo, tenant_cap, fair_queues, shuffle_sharded\)"):
+    with pytest.raises(
+        ValueError, match=r"unknown policy 'lifo' \(known: shared_fifo, tenant_cap, fair_queues, shuffle_sharded\)"
+    ):
         build(AdmissionConfig("lifo"))
 
 

@@ -70,7 +70,8 @@ p.yaml:19:44: tenants.D.rate.1.rate: '40': expected a rate with its unit, such a
 p.yaml:20:5: tenants.D.replans: 'rounds' is missing
 p.yaml:20:22: tenants.D.replans.calls: '2.5': expected a whole number, such as 8
 p.yaml:20:34: tenants.D.replans.after: '500': expected a duration with its unit, such as 200ms, 2s, 5m or 1h
-p.yaml:20:39: tenants.D.replans.round: unknown key; did you mean 'rounds'? (keys here: calls, after, rounds, tools, order)
+p.yaml:20:39: tenants.D.replans.round: unknown key; did you mean 'rounds'? (keys here: calls, after, rounds, tools, \
+order)
 p.yaml:21:5: tenants.D.budget: 'burst' is missing
 p.yaml:22:15: ordinary.1: 'b': there is no such tenant (tenants: A, B, C, x\\ty, D)
 p.yaml:22:18: ordinary.2: '5': expected text; quote it if it looks like a number or a word such as true
