@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from harness.checks.context import time_scale
 from harness.checks.registry import CHECKS
-from harness.checks.tiers import Judgeable, judgeable, tiers_of
+from harness.checks.tiers import Judgeable, clock_problem, judgeable, tiers_of
 from harness.checks.verdict import Verdict, Word
 from harness.errors import BadInput
 from harness.ledger.reader import Trial
@@ -60,6 +60,9 @@ def judge_one(trial: Trial, name: str, params: dict[str, Any]) -> Verdict:
         given = tiers_of(trial.manifest)
         if given is not None and (missing := judgeable(name, given)).missing:
             return withheld(missing)
+        if (unclear := clock_problem(name, trial.manifest)) is not None:
+            remedy = "a log on the callers' machine (`same_clock`), or quicker answers: they bound the offset"
+            return Verdict(name, Word.INCONCLUSIVE, None, None, "", 0, f"Cannot be judged: {unclear}.", add=remedy)
         return check.judge(trial, scaled(check.params.model_validate(params), time_scale(trial)))
     except ValidationError as error:
         first = error.errors()[0]

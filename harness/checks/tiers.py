@@ -77,6 +77,10 @@ NEEDS: dict[str, tuple[Tier, ...]] = {
 """Check -> what it cannot be judged without, beside answers."""
 
 
+FINEST_NS, WINDOW_NS = 5_000_000, 50_000_000
+"""How finely checks of agent runs, and those of windows, hold instants of the decision log against others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judgeable:
     """missing: tiers that the target does not give. add: what to add to the target file, a sentence each."""
@@ -112,3 +116,21 @@ def tiers_of(manifest: dict[str, Any]) -> frozenset[Tier] | None:
 def given_by(evidence: Mapping[str, Any]) -> frozenset[Tier]:
     """evidence: as the manifest keeps it."""
     return frozenset(tier for tier in Tier if evidence.get(tier.value)) | {Tier.ANSWERS}
+
+
+def clock_problem(check: str, manifest: dict[str, Any]) -> str | None:
+    """Why the instants of the service's own log cannot be held against other ones as finely as this check does; None if
+    they can, or need not. manifest `clock`: of a log written by another clock (harness/measure/clock_offset.py)."""
+    clock = manifest.get("clock")
+    wanted = needs(check)
+    if not isinstance(clock, dict) or Tier.DECISIONS not in wanted:
+        return None
+    if not clock.get("samples"):
+        return "no line of the service's log names a call of this trial, so its clock is not known"
+    finest_ns = FINEST_NS if Tier.RUNS in wanted else WINDOW_NS
+    error_ms = float(clock.get("error_ns") or 0) / 1e6
+    if not clock.get("consistent", True):
+        return f"the service's clock moved by {2 * error_ms:.1f} ms against the callers' during the trial"
+    if error_ms * 1e6 > finest_ns:
+        return f"the service's clock is known to {error_ms:.1f} ms, and this is judged to {finest_ns / 1e6:.0f} ms"
+    return None

@@ -31,6 +31,7 @@ from harness.target.file import Described
 @click.option("--all", "every", is_flag=True, help="Every situation: fairness, agents, cost, trees and floods, too.")
 @click.option("--target", default=trial.STUB, show_default=True, metavar="stub|URL|FILE",
               help="The bundled stub, a stub that runs already on this machine, or a target file.")  # fmt: skip
+@targets.dry_run_option
 @click.option("--simulate", is_flag=True, help="In virtual time instead of over HTTP: seconds, no load, no HTTP.")
 @options.defect_option
 @options.time_scale_option
@@ -44,6 +45,7 @@ def command(
     preset: str | None,
     every: bool,
     target: str,
+    dry_run: bool,
     simulate: bool,
     defect: str | None,
     time_scale: float,
@@ -76,6 +78,8 @@ def command(
     must_be_writable(html_file)
     cases = verify.chosen(only, preset)
     chosen = verify.Options(reports, trial.SIMULATOR if simulate else where, defect, time_scale)
+    if dry_run:
+        return _dry_run(cases, chosen)
     _announce(cases, chosen)
     stop = threading.Event()
     with (
@@ -131,6 +135,20 @@ def _announce(cases: Sequence[verify.Case], chosen: verify.Options) -> None:
         if verify.withheld(case, chosen) is None:
             click.echo(f"{case.name}: ", nl=False, err=True)
             targets.announce(verify.load_case(case, chosen), chosen.target)
+
+
+def _dry_run(cases: Sequence[verify.Case], chosen: verify.Options) -> int:
+    """What would be driven, and what would be withheld and why. Sends nothing."""
+    for case in cases:
+        forbidden = verify.withheld(case, chosen)
+        if forbidden is not None:
+            click.echo(f"{case.name}: not driven. {forbidden.sentence} {forbidden.add}")
+            continue
+        loaded = verify.load_case(case, chosen)
+        if isinstance(chosen.target, Described):
+            targets.announce(loaded, chosen.target)
+        click.echo(f"{case.name}: profile {loaded.profile.name} would be sent; nothing was sent")
+    return 0
 
 
 def _told_to(board: Board) -> verify.Tell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.checks import CHECKS
-from harness.checks.tiers import ADD, NEEDS, Tier, judgeable, needs, tiers_of
+from harness.checks.tiers import ADD, NEEDS, Tier, clock_problem, judgeable, needs, tiers_of
 
 
 def test_answers_alone_judge_fairness_as_callers_feel_it():
@@ -32,3 +32,19 @@ def test_only_a_described_target_can_lack_something():
         Tier.ANSWERS,
         Tier.DECISIONS,
     }
+
+
+def test_instants_of_two_hosts_are_not_held_against_each_other_more_finely_than_their_clocks_are_known():
+    def said(check, **clock):
+        return clock_problem(check, {"clock": {"samples": 100, "consistent": True, "error_ns": 0, **clock}})
+
+    assert said("v06.expiry", error_ns=4_000_000) is None
+    assert said("v06.expiry", error_ns=6_000_000) == (
+        "the service's clock is known to 6.0 ms, and this is judged to 5 ms"
+    )
+    assert said("fairness.max_min", error_ns=6_000_000) is None
+    assert "known to 60.0 ms" in (said("fairness.max_min", error_ns=60_000_000) or "")
+    assert "moved by 2000.0 ms" in (said("v06.expiry", consistent=False, error_ns=1_000_000_000) or "")
+    assert "names a call of this trial" in (said("v06.expiry", samples=0) or "")
+    assert said("fairness.ordinary_unmoved", error_ns=10**9) is None
+    assert clock_problem("v06.expiry", {}) is None
