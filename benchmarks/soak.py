@@ -41,7 +41,10 @@ from harness.measure.intervals import t_of
 
 KINDS = (STUB, LIVE, PARENT, WORKER)
 BLOCKS, CONFIDENCE = 20, 0.95
-WARM_UP = 0.2
+WARM_UP_S = 660.0
+"""Until then the stub fills what it keeps: its last 5,000 runs, and what was committed in the last ten minutes."""
+UNSURE = 0.2
+"""Of a shorter trial so much is left out, and growth is told, not judged."""
 ALLOWED_MIB, ALLOWED_SHARE = 4.0, 0.05
 """How much a process may grow from the end of the warm-up to the end of the trial: the larger of the two."""
 SAMPLE_S, END_S, GONE_S = 1.0, 120.0, 10.0
@@ -139,6 +142,7 @@ class Growth:
     grown_mib: float
     low_mib: float
     high_mib: float
+    warm: bool = True
 
     @property
     def allowed_mib(self) -> float:
@@ -146,15 +150,17 @@ class Growth:
 
     @property
     def word(self) -> str:
-        if self.low_mib > self.allowed_mib:
-            return "FAIL"
-        return "PASS" if self.high_mib < self.allowed_mib else "INCONCLUSIVE"
+        if self.high_mib < self.allowed_mib:
+            return "PASS"
+        return "FAIL" if self.low_mib > self.allowed_mib and self.warm else "INCONCLUSIVE"
 
 
-def growth(process: str, samples: Sequence[float]) -> Growth | None:
-    """Slope of the block means by least squares, which follow one another too closely as single samples. None where
-    there are too few samples for the blocks."""
-    kept = np.asarray(samples[int(len(samples) * WARM_UP) :], dtype=float)
+def growth(process: str, samples: Sequence[float], every_s: float = SAMPLE_S) -> Growth | None:
+    """Slope of the block means by least squares: single samples follow one another too closely. None where there are
+    too few samples for the blocks."""
+    warm = (len(samples) - 2 * BLOCKS) * every_s >= WARM_UP_S
+    skipped = int(WARM_UP_S / every_s) if warm else int(len(samples) * UNSURE)
+    kept = np.asarray(samples[skipped:], dtype=float)
     if len(kept) < 2 * BLOCKS:
         return None
     means = np.array([block.mean() for block in np.array_split(kept, BLOCKS)])
@@ -163,7 +169,9 @@ def growth(process: str, samples: Sequence[float]) -> Growth | None:
     left = means - (base + slope * at)
     error = np.sqrt((left**2).sum() / (BLOCKS - 2) / ((at - at.mean()) ** 2).sum())
     reach = t_of(CONFIDENCE, BLOCKS - 2) * error
-    return Growth(process, len(kept), float(kept.mean()), float(slope), float(slope - reach), float(slope + reach))
+    return Growth(
+        process, len(kept), float(kept.mean()), float(slope), float(slope - reach), float(slope + reach), warm
+    )
 
 
 def sample(child: subprocess.Popen[bytes], every_s: float = SAMPLE_S) -> dict[str, list[float]]:

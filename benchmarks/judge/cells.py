@@ -100,11 +100,12 @@ def asked_by(profile: str) -> tuple[str, ...]:
 
 @cache
 def judged_on(profile: str) -> tuple[str, ...]:
-    """Those, and others that have no profile but this."""
+    """Those, and others with defects that have no profile but this."""
     if profile == SIZED:
         return asked_by(profile)
+    others = dict.fromkeys(check for one in DEFECTS.values() for check in one.caught_by)
     path = paths()[profile]
-    return tuple(dict.fromkeys((*asked_by(profile), *(c for c in checks.CHECKS if profile_of_check(c) == path))))
+    return tuple(dict.fromkeys((*asked_by(profile), *(c for c in others if profile_of_check(c) == path))))
 
 
 def may_fail(cell: Cell) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def verdicts_of(cell: Cell, reports: Path | None = None) -> list[Verdict]:
     name = None
     if defect_ is not None:
         name = defect_.name
-        DEFECTS.setdefault(name, defect_)  # in this process
+        DEFECTS[name] = defect_  # in this process; a weaker form of one name is another in each length
     wanted = list(dict.fromkeys((own_check(cell), *judged_on(cell.profile), *ALWAYS)))
     return list(judge_in_virtual_time(document, name, wanted).verdicts)
 

@@ -8,7 +8,7 @@ checks judge by. It must never lose a row, commit a write twice for one key, or 
   write that it does commits all the same. A caller that leaves while it waits for a worker leaves the queue.
 - `hang` and `commit_then_timeout` use a worker for the service time, and then never answer.
 - Writes commit when their service time ends. A write whose idempotency key (of that tenant) has committed answers as
-  before and commits nothing.
+  before and commits nothing. What has committed is known for ten minutes: memory does not grow with a trial.
 - What a call uses (tokens, bytes) is drawn when a worker takes it, and told in an answer of success: `usage`. A quota
   of tokens is charged then; while it is overdrawn, calls are turned away at the door with 429 and Retry-After.
 - A read-back waits, before it takes a worker, for writes of the same key (or run and step) that are under way, as it
@@ -40,6 +40,9 @@ AnyVisit = Visit | DependencyCall
 VIRTUAL_EPOCH_S = 1_767_225_600
 """The wall clock at instant 0 of a trial in virtual time: 2026-01-01 00:00:00 UTC, always, so that dates repeat."""
 
+KNOWN_FOR_NS = 600 * 1_000_000_000
+"""How long a commit is remembered; services that take idempotency keys forget them, too."""
+
 OVER_QUOTA = "quota"
 """`fault` of an arrival that was turned away because the dependency's tokens were used up."""
 
@@ -54,15 +57,24 @@ async def sleep_on_loop(delay_ns: int) -> None:
 class Downstream:
     """One of them: its workers, its quota of tokens, and what it has committed."""
 
-    __slots__ = ("committed", "effects", "pool", "quota", "service_ns", "under_way")
+    __slots__ = ("_since", "committed", "effects", "pool", "quota", "service_ns", "under_way")
 
     def __init__(self, workers: int, service_ns: int, quota: Quota | None = None) -> None:
         self.quota = Bucket(quota.rate_per_s, quota.burst) if quota is not None else None
         self.pool = WorkerPool(workers)
         self.service_ns = service_ns
         self.committed: dict[str, dict[str, Any]] = {}
+        self._since: dict[str, int] = {}
         self.effects = 0
         self.under_way: dict[str, list[asyncio.Future[None]]] = {}
+
+    def remember(self, name: str, body: dict[str, Any], now_ns: int) -> None:
+        """Knows what was committed under this name, and forgets what was long ago."""
+        self._since.pop(name, None)
+        self._since[name] = now_ns
+        self.committed[name] = body
+        while (oldest := next(iter(self._since))) != name and self._since[oldest] < now_ns - KNOWN_FOR_NS:
+            del self._since[oldest], self.committed[oldest]
 
 
 class Dependencies:
@@ -226,12 +238,12 @@ class Dependencies:
         dependency.effects += 1
         logical = f"{visit.run or ''}/{visit.step or ''}"
         body = {"committed": True, "effect": f"{visit.dependency}-{dependency.effects}"}
-        if key is not None:
-            dependency.committed[key] = body
-        dependency.committed[_logical(visit)] = body
+        now_ns = self._now_ns()
+        for name in _names(visit):
+            dependency.remember(name, body, now_ns)
         self._record_effect(
             Effect(
-                self._now_ns(), visit.dependency, logical, visit.run, visit.step, visit.tenant, visit.attempt,
+                now_ns, visit.dependency, logical, visit.run, visit.step, visit.tenant, visit.attempt,
                 visit.idempotency_key,
             )
         )  # fmt: skip

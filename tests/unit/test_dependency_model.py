@@ -9,7 +9,7 @@ import pytest
 from harness.simulate.virtual_loop import now_ns, run_virtual
 from stub_service.capacity.ports import DependencyAnswer
 from stub_service.capacity.records import row
-from stub_service.dependency.model import Dependencies
+from stub_service.dependency.model import KNOWN_FOR_NS, Dependencies, Downstream
 from stub_service.dependency.pool import WorkerPool
 from tests.unit.dependency_bench import MS, S, call, dependency, fault, on_bench
 
@@ -97,6 +97,18 @@ def test_a_key_commits_once_for_its_tenant_and_answers_as_before():
     answers, bench = on_bench(flow)
     assert [answer.body["effect"] for answer in answers] == ["billing-1"] * 4 + ["billing-2"]
     assert [effect.tenant for effect in bench.effects] == ["A", "B"]
+
+
+def test_a_commit_is_known_for_so_long_after_it_was_last_told_and_then_forgotten():
+    one = Downstream(1, S)
+    one.remember("a", {"n": 1}, 0)
+    one.remember("b", {"n": 2}, 1)
+    one.remember("a", {"n": 3}, KNOWN_FOR_NS)
+    assert one.committed == {"a": {"n": 3}, "b": {"n": 2}}
+    one.remember("c", {"n": 4}, KNOWN_FOR_NS + 2)
+    assert one.committed == {"a": {"n": 3}, "c": {"n": 4}}
+    one.remember("c", {"n": 5}, 3 * KNOWN_FOR_NS)
+    assert one.committed == {"c": {"n": 5}}
 
 
 def test_without_a_key_every_write_commits():
