@@ -1,6 +1,8 @@
 """Runs the cells that are still to do: virtual time in processes beside, live trials one after another in this one.
 
-Ends when all is done, when its time is over, or on Ctrl-C; whatever has ended by then is on record.
+Live trials run on a busy machine: beside a process of virtual time that never rests, or, when there is none of that
+left to do, beside a burner (burner.py). Ends when all is done, when its time is over, or on Ctrl-C; whatever has ended
+by then is on record.
 """
 
 from __future__ import annotations
@@ -86,14 +88,15 @@ class Campaign:
         live = [cell for cell in cells.live_cells(self.seeds) if self._wanted(cell)]
         with ExitStack() as stack:
             context = get_context("spawn")
-            pool = stack.enter_context(ProcessPoolExecutor(self.jobs, context, quiet_worker))
+            begun = context.Value("i", 0)
+            pool = stack.enter_context(ProcessPoolExecutor(self.jobs, context, quiet_worker, (begun,)))
             stack.callback(pool.shutdown, wait=True, cancel_futures=True)
-            if live:
-                stack.enter_context(Burner())
             for todo in self.stages():
                 self._stage(pool, todo, live)
                 if self.over:
                     return
+            if live and not self.over:
+                stack.enter_context(Burner())
             while live and not self.over:
                 self.keep(run(live.pop(0)))
 
@@ -107,9 +110,9 @@ class Campaign:
                     waiting.add(pool.submit(run, cell))
                 if not waiting:
                     return
-                if live:
+                if busy := bool(live) and len(waiting) >= ahead:
                     self.keep(run(live.pop(0)))
-                ready, waiting = wait(waiting, timeout=0 if live else 1.0, return_when=FIRST_COMPLETED)
+                ready, waiting = wait(waiting, timeout=0 if busy else 1.0, return_when=FIRST_COMPLETED)
                 for future in ready:
                     self.keep(future.result())
         finally:

@@ -35,7 +35,7 @@ SHARES = (0.0, 0.005, 0.01, 0.02, 0.05)
 SIZED = "worked_example_x8"
 """The profile that is sized for verdicts; with fair queues, so that nothing else is lost."""
 
-SEEDS = {HEALTHY: 1000, DEFECT: 200, DILUTED: 20, SMALL: 20, LOSSY: 200, LENGTH: 20, LIVE_HEALTHY: 20, LIVE_DEFECT: 1}
+SEEDS = {HEALTHY: 1000, DEFECT: 200, DILUTED: 10, SMALL: 20, LOSSY: 200, LENGTH: 10, LIVE_HEALTHY: 20, LIVE_DEFECT: 1}
 CHUNKS = (10, 20, 50, 100, 200, 500, 1000, 10_000, 1_000_000)
 
 
