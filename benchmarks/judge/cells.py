@@ -122,7 +122,8 @@ def own_check(cell: Cell) -> str:
     if cell.part in (HEALTHY, LIVE_HEALTHY, LOSSY) or cell.laid == "-":
         return asked_by(cell.profile)[0]
     name = cell.laid.partition("~")[0]
-    return (DEFECTS[name] if name in DEFECTS else strengths.SMALL[name]).caught_by[0]
+    one = DEFECTS[name] if name in DEFECTS else strengths.SMALL[name]
+    return (one.caught_by or one.twin_of)[0]
 
 
 def laid_over(cell: Cell) -> Defect | None:

@@ -26,6 +26,7 @@ from benchmarks.judge.cells import (
     own_check,
 )  # fmt: skip
 from benchmarks.judge.record import ROOT, Row, fingerprint
+from harness.checks.judge import ALWAYS
 from harness.machine import usable_cores
 from harness.matrix import profile_of_check
 from harness.measure.intervals import wilson, z_of
@@ -62,7 +63,7 @@ def tables(rows: Iterable[Row]) -> str:
         word = row.word(own_check(cell), cells.may_fail(cell))
         own[cell.part, cell.profile, cell.laid, cell.factor][word] += 1
         if cell.part in (HEALTHY, LIVE_HEALTHY):
-            for check in row.words:
+            for check in {*row.words} & {*cells.judged_on(cell.profile), *ALWAYS}:
                 by_check[cell.part, check][row.word(check)] += 1
         elif cell.part in (DEFECT, LIVE_DEFECT):
             by_check[cell.part, own_check(cell)][word] += 1

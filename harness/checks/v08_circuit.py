@@ -214,6 +214,11 @@ def _reopens(views: list[View], params: Params) -> Rule:
             first = min(bad, key=lambda call: call.ended_ns)
             if stage.followed_by != OPEN or view.stalls.between(first.ended_ns, stage.to_ns) > params.react:
                 breaches.append((_id(first), f"{view.name}, probe ended badly at {_s(first.ended_ns)}"))
+            breaches += [
+                (_id(call), f"{view.name}, another call {_s(call.t_ns - first.ended_ns)} after a probe had ended badly")
+                for call in view.calls
+                if stage.holds(call.t_ns) and view.stalls.between(first.ended_ns, call.t_ns) > params.in_flight
+            ]
     add = "a fault that lasts longer than the cool-down, so that a probe fails"
     return never("half-open", "did not reopen after a failed probe", breaches, failed, 1, add, "stages")
 
