@@ -28,7 +28,7 @@ MINE = (
 )
 BROKEN = [name for name, defect in DEFECTS.items() if set(defect.caught_by[:1]) & set(MINE)]
 TWINS = [name for name, defect in DEFECTS.items() if set(defect.twin_of[:1]) & set(MINE)]
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1)
 
 
 def told(row):
@@ -52,7 +52,7 @@ def test_a_healthy_twin_passes(name, seed):
     assert {*DEFECTS[name].twin_of} <= {*row.passed}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("path", sorted({profile_of_check(check) for check in MINE}), ids=lambda path: path.stem)
 def test_the_healthy_controller_passes(path, seed):
     row = judge_job(Job(path, None, seed))
@@ -108,6 +108,7 @@ FOR = {
     "backlog_first_in_first_out": ["started before more urgent work"],
     "backlog_all_at_once": ["starts beyond the tested capacity"],
     "backlog_stale_started": ["started after their deadline"],
+    "tree_crash_never_settled": ["branches"],
     "backlog_before_interactive": ["of interactive work were held up by the backlog"],
 }
 """Defect -> what its check must say of it: a FAIL for another reason would be luck."""
