@@ -19,7 +19,7 @@ MINE = (
 BROKEN = [name for name, defect in DEFECTS.items() if set(defect.caught_by[:1]) & set(MINE)]
 TWINS = [name for name, defect in DEFECTS.items() if set(defect.twin_of[:1]) & set(MINE)]
 SLOW = ("hands_with_replacement",)  # takes as long as all others together
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1)
 
 
 def told(row):
@@ -44,7 +44,7 @@ def test_a_healthy_twin_passes(name, seed):
     assert {*DEFECTS[name].twin_of} <= {*row.passed}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("path", sorted({profile_of_check(check) for check in MINE}), ids=lambda path: path.stem)
 def test_the_healthy_service_passes(path, seed):
     assert told(judge_job(Job(path, None, seed))) == ((), [])
