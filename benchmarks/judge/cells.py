@@ -250,7 +250,8 @@ def live_cells(seeds: Mapping[str, int]) -> list[Cell]:
 def worth_it(cell: Cell, before: str, seen: Seen) -> bool:
     """Whether a weaker, or a longer, form can tell anything: not below what nobody has seen, nor beyond what everybody
     has."""
-    if before and "FAIL" not in seen.get(before, ("FAIL",)):
+    shorter_before = f"{before.rpartition('|x')[0]}|x1"  # the longer form is not tried where this is always seen
+    if before and "FAIL" not in (*seen.get(before, ()), *seen.get(shorter_before, ())):
         return False
     if cell.part in (DILUTED, SMALL) and cell.factor != 1:
         shorter = seen.get(f"{cell.part}|{cell.profile}|{cell.laid}|x1", ())

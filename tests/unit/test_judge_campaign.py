@@ -67,7 +67,8 @@ def test_another_seed_is_other_trials():
 
 def test_a_weaker_form_is_not_tried_below_what_nobody_sees_nor_a_longer_one_beyond_what_everybody_does():
     weak, before = Cell(DILUTED, "v07", "x~10", 1.0, 1), "diluted|v07|x~2|x1"
-    assert cells.worth_it(weak, before, {})
+    assert cells.worth_it(weak, "", {})
+    assert not cells.worth_it(weak, before, {})
     assert cells.worth_it(weak, before, {before: ["PASS", "FAIL"]})
     assert not cells.worth_it(weak, before, {before: ["PASS", "INCONCLUSIVE"]})
     long = Cell(DILUTED, "v07", "x~10", 4.0, 1)
@@ -238,9 +239,9 @@ def test_the_tables_tell_counts_intervals_targets_and_the_smallest_breach():
         *rows(DILUTED, "round_robin_forgets_place~10", ["FAIL"] * 20, factor=4.0),
     ]
     told = table.tables(made)
-    assert "| no false FAIL, virtual time | 0 FAIL | 1 of 100 (0.2 to 5.4 %) | **not met** |" in told
+    assert "| no false FAIL, virtual time | 0 FAIL | 1 of 100 (0.2 to 5.4 %) | **broken** |" in told
     assert "| no false FAIL, live beside a burner | 0 FAIL |  | not tried yet |" in told
-    assert "| 2 % lost, default profile | 0 PASS | 0 of 4 (0.0 to 49.0 %) | met |" in told
+    assert "| 2 % lost, default profile | 0 PASS | 0 of 4 (0.0 to 49.0 %) | holds so far |" in told
     assert "| `fairness` | 2.0% | 0 of 4 | 3 of 4 | 1 of 4 |" in told
     assert "`round_robin_forgets_place` | 20 of 20 | 10 of 20 |  | 1 in 2 | 1 in 10 |" in told
     assert "| `fairness.ordinary_unmoved` | `fairness` |  | 1 of 2 | 0 of 100 |" in told
