@@ -72,11 +72,15 @@ _given_way = False
 def _give_way(request):
     """Beside a worker whose tests measure time, one whose tests do not steps back once and for all."""
     global _given_way
-    if "PYTEST_XDIST_WORKER" in os.environ and not _given_way and not request.node.get_closest_marker("live"):
+    live = request.node.get_closest_marker("live")
+    if live and getattr(request.config.option, "loadgroup", False):
+        assert "@" in request.node.nodeid, "live tests are not grouped: they would measure each other"
+    if "PYTEST_XDIST_WORKER" in os.environ and not _given_way and not live:
         _given_way = True
         os.nice(10)
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this very hook
 def pytest_collection_modifyitems(items):
     """Under `--dist loadgroup` all live tests run one after another, on one worker: they measure time."""
     for item in items:
