@@ -194,11 +194,17 @@ def _learned(frame: CostFrame, params: Params) -> Iterator[Rule]:
 
 
 def _alike(frame: CostFrame) -> dict[tuple[str, str], list[Request]]:
-    """Runs that did what they set out to do, by tenant and class, in order; those cut off cost less than their like."""
+    """Runs that did what they set out to do, by tenant and class, in order; those cut off cost less than their like.
+
+    Where a delegation is claimed at a price of its own, a forecast is not of the whole tree: such runs say nothing.
+    """
+    capacity = frame.frame.profile.capacity
+    priced = capacity is not None and bool(capacity.envelope.delegate_cost)
     found: dict[tuple[str, str], list[Request]] = defaultdict(list)
     for request in frame.requests:
         whole = request.closed_ns is not None and not _was_cancelled(frame, request)
-        if whole and request.tokens and request.admitted is not None:
+        delegates = request.group is not None and any(True for _ in request.group.sub_agents())
+        if whole and request.tokens and request.admitted is not None and not (priced and delegates):
             found[request.tenant, request.request_class or ""].append(request)
     return found
 

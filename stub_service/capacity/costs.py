@@ -38,11 +38,13 @@ LOOK_AGAIN_NS = 50_000_000
 
 class Account:
     """What one run and its sub-agents have claimed and used. run: its id, once it is open; runs: those of the tree that
-    are not over. learns: it did all that it set out to do."""
+    are not over. learns: it did all that it set out to do. own: used by the run itself; delegated: prices of sub-agents
+    that were claimed beside its forecast."""
 
     __slots__ = (
-        "asked_ns", "basis", "bucket", "claim", "context", "deadline_ns", "forecast", "hints", "learns", "request",
-        "request_class", "run", "runs", "settled", "size_class", "tenant", "timer", "touched_ns", "used", "wait_ns",
+        "asked_ns", "basis", "bucket", "claim", "context", "deadline_ns", "delegated", "forecast", "hints", "learns",
+        "own", "request", "request_class", "run", "runs", "settled", "size_class", "tenant", "timer", "touched_ns",
+        "used", "wait_ns",
     )  # fmt: skip
 
     def __init__(
@@ -66,9 +68,17 @@ class Account:
         self.learns = True
         self.settled = False
         self.used = 0
+        self.own = 0
+        self.delegated = 0
         self.wait_ns: int | None = None
         self.touched_ns = asked_ns
         self.timer: TimerHandle | None = None
+
+    @property
+    def forecast_of(self) -> int:
+        """What its forecast should have been: all that was used, less what was claimed apart, at the price of each
+        sub-agent. To learn that as well would claim a delegation twice."""
+        return max(self.own, self.used - self.delegated)
 
     def view(self) -> dict[str, Any]:
         """As the run's owner may read it."""
@@ -162,6 +172,8 @@ class CostControl:
         if account is None or type(tokens) is not int or not 0 < tokens <= MOST_USED:
             return
         account.used += tokens
+        if run.id == account.run:
+            account.own += tokens
         self.charge(account, tokens)
 
     def delegate(self, account: Account, price: int) -> Denied | None:
@@ -172,6 +184,7 @@ class CostControl:
             return None
         short = bucket.widen(claim, price, self.now_ns())
         if short is None:
+            account.delegated += price
             return None
         return Denied(BUDGET_EXHAUSTED if short.debt else THROTTLED, TOKENS, short.wait_ns)
 
@@ -179,6 +192,7 @@ class CostControl:
         """The sub-agent was refused for another reason."""
         if account.bucket is not None and account.claim is not None and price:
             account.bucket.narrow(account.claim, price)
+            account.delegated -= price
 
     def charge(self, account: Account, cost: int) -> None:
         if account.bucket is not None and account.claim is not None:
@@ -212,7 +226,7 @@ class CostControl:
         self.tell(account, SETTLED, how)
 
     def learn(self, account: Account) -> None:
-        self.forecasts.learn(account.tenant, account.request_class, account.basis, account.used)
+        self.forecasts.learn(account.tenant, account.request_class, account.basis, account.forecast_of)
 
     def abandon(self, account: Account) -> None:
         """Nothing began after all."""

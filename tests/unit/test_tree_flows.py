@@ -213,9 +213,51 @@ def test_a_delegation_that_is_refused_for_another_reason_claims_nothing():
         assert (await opened(bench, root.run)).outcome == "served"
         assert (await opened(bench, root.run)).reason == "fan_out"
         assert bench.controller.costs.bucket_of("A").reserved == 600
+        assert bench.controller.runs[root.run].account.delegated == 300
         bench.controller.finish(root.run)
 
     flow(test, PRICED)
+
+
+@pytest.mark.parametrize(
+    ("delegate_cost", "learned"),
+    [(300, 400), (500, 100), (0, 1000)],
+    ids=["more than the prices", "less than the prices", "no price"],
+)
+def test_a_forecast_does_not_learn_what_delegations_claim_apart(delegate_cost, learned):
+    """Itself 100 tokens, two sub-agents 450 each."""
+
+    async def test(bench):
+        root = await opened(bench, attempts=100)
+        children = [(await opened(bench, root.run)).run for _ in range(2)]
+        runs, costs = bench.controller.runs, bench.controller.costs
+        for run, tokens in [(root.run, 100), *((child, 450) for child in children)]:
+            costs.spend(runs[run], {"usage": {"tokens": tokens}})
+        for run in (*children, root.run):
+            bench.controller.finish(run)
+        weight = costs.config.learning.weight
+        assert costs.forecasts.factor("A", "chat_turn") == pytest.approx(1 + weight * (learned / 300 - 1))
+
+    rich = replace(COST, buckets=(BucketLimits("", 100.0, 2000),))
+    flow(test, config(cost=rich, envelope=replace(ENVELOPE, delegate_cost=delegate_cost)))
+
+
+def test_a_tenant_that_pays_for_its_trees_may_go_on_delegating():
+    """Each uses 1,200 of 2,000 tokens; were all of it learned, too, its sub-agents would be claimed on top of that."""
+
+    async def test(bench):
+        costs = bench.controller.costs
+        for _ in range(20):
+            root = await opened(bench, attempts=100)
+            children = [await opened(bench, root.run) for _ in range(3)]
+            assert [child.outcome for child in children] == ["served"] * 3
+            for run in (*(child.run for child in children), root.run):
+                costs.spend(bench.controller.runs[run], {"usage": {"tokens": 300}})
+                bench.controller.finish(run)
+            costs.buckets.clear()
+
+    rich = replace(COST, buckets=(BucketLimits("", 100.0, 2000),))
+    flow(test, config(cost=rich, envelope=replace(ENVELOPE, delegate_cost=300)))
 
 
 def test_another_tenants_run_is_charged_nothing():
