@@ -75,7 +75,7 @@ def _not_wasted(frame: CostFrame, tenant: str, params: Params) -> Rule | None:
         return None
     until = max(r.answered_ns for r in mine if r.outcome in REFUSED and r.reason == TOKENS)
     begin = min(r.due_ns for r in mine)
-    held = bucket.burst + float(bucket.rate) * max(0, until - begin) / NS_PER_S
+    held = bucket.burst + float(bucket.rate) * max(0, frame.frame.stalls.between(begin, until)) / NS_PER_S
     used = sum(r.tokens for r in mine if r.answered_ns <= until)
     sentence = f"{tenant}: used {used:,} of the {held:,.0f} tokens that its bucket held, and was refused all the same"
     names = [r.call for r in mine if r.outcome in REFUSED and r.reason == TOKENS]

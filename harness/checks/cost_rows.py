@@ -33,7 +33,8 @@ REFUSED = (THROTTLED, BUDGET_EXHAUSTED)
 @dataclass(slots=True)
 class Request:
     """One run that a tenant asked for (sub-agents apart). run: None if it was not opened. group: None if it cannot be
-    known. used: (when, tokens) of its arrivals, its sub-agents' included. admitted, settled: the layer's rows."""
+    known. closing_ns: when its caller asked to close it; closed_ns: when that was answered. used: (when, tokens)
+    of its arrivals, its sub-agents' included. admitted, settled: the layer's rows."""
 
     call: str
     tenant: str
@@ -43,6 +44,7 @@ class Request:
     due_ns: int
     answered_ns: int
     run: str | None = None
+    closing_ns: int | None = None
     closed_ns: int | None = None
     used: list[tuple[int, int]] = field(default_factory=list)
     admitted: Row | None = None
@@ -111,6 +113,9 @@ def _read(frame: Frame) -> CostFrame:
         closed = by_run.get(str(row.get("run_id"))) if row.get("action") in (CANCEL, FINISH) else None
         if closed is not None and row.get("outcome") == SERVED:
             closed.closed_ns = min(int(row["done_ns"]), closed.closed_ns or int(row["done_ns"]))
+            sent = row.get("sent_ns")
+            if isinstance(sent, int) and sent >= 0:
+                closed.closing_ns = min(sent, closed.closing_ns or sent)
     for row in frame.evidence.arrivals:
         tokens, used_by_run = row.get("tokens"), by_run.get(frame.root(str(row.get("run"))))
         if used_by_run is not None and isinstance(tokens, int) and tokens > 0:

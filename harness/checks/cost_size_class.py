@@ -5,8 +5,9 @@
     both      the large ones are served, too: keeping small runs apart is not keeping large ones out
     no more   than the sessions that there are
 
-Judged by what the callers saw: how long it took to open a run, and how it ended. Sizes are those of the profile. It
-must never judge by absolute times: how long large runs wait is the measure.
+Judged by what the callers saw: how long it took to open a run, and how it ended. Sizes are those of the profile, and
+time in which the harness's own processes stood still does not count. It must never judge by absolute times: how long
+large runs wait is the measure.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from harness.checks.rules import Rule, at_least, at_most, enough, verdict, withh
 from harness.checks.verdict import Verdict
 from harness.ledger.outcomes import EXPIRED
 from harness.ledger.reader import Trial
+from harness.ledger.stalls import stalls_on_the_way
 from harness.measure.occupancy import levels
 from harness.profile.base import Count, Part
 
@@ -50,11 +52,11 @@ def judge(trial: Trial, params: Params) -> Verdict:
     inside = [r for r in frame.requests if window is None or window.from_ns <= r.due_ns < window.to_ns]
     small = [r for r in inside if _size(frame, r) == SHORT]
     large = [r for r in inside if _size(frame, r) == BATCH]
-    waited = [r for r in large if (r.run is not None or r.outcome == EXPIRED) and _wait_ns(r) > 0]
-    typical_ns = float(np.median([_wait_ns(r) for r in waited])) if waited else 0.0
+    waited = [r for r in large if (r.run is not None or r.outcome == EXPIRED) and _wait_ns(frame, r) > 0]
+    typical_ns = float(np.median([_wait_ns(frame, r) for r in waited])) if waited else 0.0
     found = [
-        _apart(small, typical_ns, params),
-        _let_in(small if waited else [], params),
+        _apart(frame, small, typical_ns, params),
+        _let_in(frame, small if waited else [], params),
         _both(small, large, bool(waited), params),
         _no_more(frame),
         enough("evidence", "that began while large ones queued", len(small), params.short, "short runs", "chat turns"),
@@ -73,23 +75,31 @@ def _size(frame: CostFrame, request: Request) -> str:
     return frame.cost.queue_of(request_class) if frame.cost is not None and request_class is not None else ""
 
 
-def _wait_ns(request: Request) -> int:
-    return request.answered_ns - request.due_ns
+def _wait_ns(frame: CostFrame, request: Request) -> int:
+    """Without the time in which the harness's own processes stood still."""
+    return stalls_on_the_way(frame.frame.trial).between(request.due_ns, request.answered_ns)
 
 
-def _apart(small: list[Request], typical_ns: float, params: Params) -> Rule:
-    waits = [_wait_ns(r) for r in small]
+def _stood_still(frame: CostFrame, request: Request) -> bool:
+    """Whether most of its wait was none of the service's: a deadline that passed then says nothing."""
+    stalled_ns = frame.frame.stalls.stalled_ns(request.due_ns, request.answered_ns)
+    return 2 * stalled_ns > request.answered_ns - request.due_ns
+
+
+def _apart(frame: CostFrame, small: list[Request], typical_ns: float, params: Params) -> Rule:
+    waits = [_wait_ns(frame, r) for r in small]
     p95_ns = float(np.quantile(waits, 0.95)) if waits else 0.0
     share = p95_ns / typical_ns if typical_ns else 0.0
     sentence = (
         f"short runs waited {p95_ns / 1e6:,.0f} ms (95th percentile) while large ones waited {typical_ns / 1e6:,.0f} ms"
     )
-    longest = [r.call for r in sorted(small, key=_wait_ns, reverse=True)]
+    longest = [r.call for r in sorted(small, key=lambda r: _wait_ns(frame, r), reverse=True)]
     samples = len(small) if typical_ns else 0
     return at_most("short runs", "wait", share, params.wait, "of that of batch runs", samples, sentence, longest)
 
 
-def _let_in(small: list[Request], params: Params) -> Rule:
+def _let_in(frame: CostFrame, small: list[Request], params: Params) -> Rule:
+    small = [r for r in small if r.outcome != EXPIRED or not _stood_still(frame, r)]
     turned_away = [r.call for r in small if (r.outcome in REFUSED and r.reason == SESSIONS) or r.outcome == EXPIRED]
     share = len(turned_away) / len(small) if small else 0.0
     sentence = f"{len(turned_away)} of {len(small)} short runs got no session"
@@ -105,12 +115,14 @@ def _both(small: list[Request], large: list[Request], queued: bool, params: Para
 
 
 def _no_more(frame: CostFrame) -> Rule:
-    """Sessions as their callers held them: from the answer that opened a run to the request that closed it."""
+    """Sessions as their callers held them: from the answer that opened a run to the request that closed it. When
+    that was answered tells nothing: on a busy machine the answer is read when others have begun already."""
     cost = frame.cost
     limit = cost.pools.sessions if cost is not None and cost.pools.sessions is not None else 0
-    spans = [(r.answered_ns, r.closed_ns) for r in frame.requests if r.run is not None and r.closed_ns is not None]
+    spans = [(r.answered_ns, min(r.closed_ns - _ANSWER_NS, r.closing_ns if r.closing_ns is not None else r.closed_ns))
+             for r in frame.requests if r.run is not None and r.closed_ns is not None]  # fmt: skip
     begins = np.array([begin for begin, _ in spans], dtype=np.int64)
-    ends = np.array([max(begin, end - _ANSWER_NS) for begin, end in spans], dtype=np.int64)
+    ends = np.array([max(begin, end) for begin, end in spans], dtype=np.int64)
     most = levels(begins, ends).peak().most
     sentence = f"{most} runs held a session at once where there are {limit}"
     return at_most("sessions", "held at once", most, limit, "sessions", len(spans), sentence)

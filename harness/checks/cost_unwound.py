@@ -5,14 +5,26 @@
     nothing  and when all has ended, nothing is held
 
 Judged by what the callers were told and by what then arrived: a pool that lost a unit to each refusal cannot admit
-those runs. It must never pass because nothing was refused, or because the last runs asked for little.
+those runs. A pool that was in use when they asked proves nothing: on a machine that stood still an earlier run may not
+have ended by then, or may have slipped in where it was to be refused. It must never pass because nothing was refused,
+or because the last runs asked for little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.checks.cost_rows import ADMITTED, POOLS, REFUSED, TOKENS, CostFrame, Request, cost_frame, refusals_by_pool
+from harness.checks.cost_rows import (
+    ADMITTED,
+    POOLS,
+    REFUSED,
+    TOKENS,
+    CostFrame,
+    Request,
+    cost_frame,
+    level_of,
+    refusals_by_pool,
+)
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, verdict, withheld
 from harness.checks.rulings import Breach, missing, never
@@ -23,6 +35,7 @@ from harness.profile.base import Count, Part
 from harness.profile.model import Window
 
 NAME = "cost.unwound"
+_WHOLE = 0.999
 _HELD = {"sessions": "sessions", "memory": "memory", "tools": "tools", "reserved_cost": "reserved tokens"}
 
 
@@ -54,16 +67,29 @@ def judge(trial: Trial, params: Params) -> Verdict:
 
 
 def _whole(frame: CostFrame, last: list[Request], params: Params) -> Rule:
-    """Each of the last runs was opened, and what it did arrived."""
+    """Each of the last runs was opened, and what it did arrived. One that proves nothing leaves it open."""
     breaches: list[Breach] = []
-    for request in last:
+    first_ns = min((r.due_ns for r in last), default=0)
+    earlier = [r for r in frame.requests if r.run is not None and r.due_ns < first_ns]
+    judged = [r for r in last if r.outcome not in REFUSED or not _in_use(frame, earlier, r)]
+    for request in judged:
         if request.outcome != SERVED:
             breaches.append((request.call, f"{request.tenant}: {request.outcome}, {request.reason}"))
         elif not frame.frame.of_run.get(request.run or ""):
             breaches.append((request.call, f"{request.tenant}: opened, and nothing of it arrived"))
     add = "runs in the phase `recovery` that claim all of each pool"
     what = "were refused though every pool should have been whole"
-    return never("pools", what, breaches, len(last), params.whole, add, "runs")
+    return never("pools", what, breaches, len(judged), max(params.whole, len(last)), add, "runs")
+
+
+def _in_use(frame: CostFrame, earlier: list[Request], request: Request) -> bool:
+    """Whether, by what callers saw and what arrived, the pool that refused it was not whole: for its tokens its own
+    bucket, for the others any run that had not ended."""
+    if request.reason != TOKENS:
+        return any(max(r.closed_ns or 0, r.last_ns) > request.due_ns for r in earlier)
+    bucket = frame.bucket_of(request.tenant)
+    spent = [use for r in earlier if r.tenant == request.tenant for use in r.used]
+    return bucket is not None and level_of(bucket, spent, request.answered_ns)[0] < _WHOLE * bucket.burst
 
 
 def _nothing_held(trial: Trial) -> Iterator[Rule]:

@@ -73,7 +73,8 @@ def _paid(costs: CostFrame, flood: str, params: Params, refused: int) -> Rule:
     """Only of a tenant that was refused something: another may just not have asked for more."""
     bucket, mine = costs.bucket_of(flood), costs.of_tenant(flood)
     begin, until = min(r.due_ns for r in mine), max(r.answered_ns for r in mine)
-    held = (bucket.burst + float(bucket.rate) * (until - begin) / NS_PER_S) if bucket is not None else 0.0
+    lived_ns = costs.frame.stalls.between(begin, until)
+    held = (bucket.burst + float(bucket.rate) * lived_ns / NS_PER_S) if bucket is not None else 0.0
     used = sum(r.tokens for r in mine if r.answered_ns <= until)
     sentence = f"{flood}: was served {used:,} of the {held:,.0f} tokens that its bucket held"
     share = used / held if held else 0.0

@@ -1,7 +1,8 @@
 """What the checks of floods look at: requests of a tenant that floods, and of the others beside it.
 
 A request is a run that its tenant asked for. It is served when it was opened and all that it submitted was served; how
-long it took is from due to the last of these answers, by its caller's clock.
+long it took is from due to the last of these answers, by its caller's clock, less what the harness's own processes
+stood still.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from harness.checks.capacity_frames import SUBMIT
 from harness.checks.cost_rows import CostFrame, Request
 from harness.checks.rules import Rule, at_most, enough
 from harness.ledger.outcomes import COALESCED, SERVED
+from harness.ledger.stalls import stalls_on_the_way
 from harness.profile.base import Count, Part
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -44,7 +46,7 @@ def asked_of(costs: CostFrame, request: Request) -> Asked:
     submits = [row for row in view.calls if row.get("action") == SUBMIT] if view is not None else []
     served = bool(submits) and all(row.get("outcome") in (SERVED, COALESCED) for row in submits)
     last_ns = max([request.answered_ns, *(int(row.get("done_ns", 0)) for row in submits)])
-    return Asked(request, served, last_ns - request.due_ns)
+    return Asked(request, served, stalls_on_the_way(costs.frame.trial).between(request.due_ns, last_ns))
 
 
 def unmoved(costs: CostFrame, others: Sequence[str], from_ns: int, params: Unmoved) -> list[Rule]:

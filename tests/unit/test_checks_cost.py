@@ -8,9 +8,10 @@ from harness.checks.cost_rows import level_of
 from harness.checks.judge import judge_one
 from harness.checks.verdict import Word
 from harness.ledger.reader import read_trial
+from harness.ledger.stalls import STALLS
 from harness.profile.cost import Bucket
 from tests.unit.capacity_trials import each, failed, judged, open_questions, trial, with_profile
-from tests.unit.ledgers import manifest_edited
+from tests.unit.ledgers import manifest_edited, write_rows
 
 BUCKET, RECONCILED, UNWOUND = "cost.bucket_per_tenant", "cost.reconciled", "cost.unwound"
 SIZE, CORRIDOR = "cost.size_class", "cost.corridor"
@@ -132,6 +133,22 @@ def test_one_run_that_is_refused_after_all_fails(tmp_path):
     assert "probe: throttled, sessions" in verdict.sentence
 
 
+def test_a_pool_that_was_still_in_use_proves_nothing(tmp_path):
+    def refused(late_ns):
+        def edit(rows):
+            row = next(r for r in rows if r["tenant"] == "probe" and r["action"] == "open")
+            row.update(outcome="throttled", reason="sessions", status=429)
+            held = next(r for r in rows if r["tenant"] == "holder" and r["action"] == "finish")
+            held["done_ns"] = row["due_ns"] + late_ns
+
+        return edit
+
+    assert on(UNWOUND, tmp_path, calls=refused(late_ns=1)).word is Word.INCONCLUSIVE
+    place = tmp_path / "ended"
+    place.mkdir()
+    assert on(UNWOUND, place, calls=refused(late_ns=-1)).word is Word.FAIL
+
+
 def test_what_is_still_held_at_the_end_fails(tmp_path):
     mine = trial(FILE[UNWOUND], tmp_path)
     leaky = manifest_edited(mine, lambda m: m["ended"]["leftovers"].update(memory=3))
@@ -175,6 +192,36 @@ def test_short_runs_without_a_session_fail_and_large_ones_must_get_some(tmp_path
     place = tmp_path / "large"
     place.mkdir()
     assert on(SIZE, place, calls=none("research")).word is Word.INCONCLUSIVE  # nobody waited: nothing to compare with
+
+
+def test_a_wait_is_not_that_of_a_harness_that_stood_still(tmp_path):
+    def slow(rows):
+        for row in rows:
+            if row["tenant"] == "people" and row["action"] == "open" and 2 * S <= row["due_ns"] < 2.5 * S:
+                row["done_ns"] = 3 * S
+
+    mine = trial(FILE[SIZE], tmp_path, calls=slow)
+    assert "wait" in failed(judge_one(mine, SIZE, {}))
+    write_rows(mine.folder, [{"from_ns": 2 * S, "to_ns": 3 * S}], STALLS)
+    assert judge_one(read_trial(mine.folder), SIZE, {}).word is Word.PASS
+
+
+def test_a_session_is_held_until_its_release_was_asked_for_however_late_that_was_answered(tmp_path):
+    def answered_late(rows):
+        for row in rows:
+            if row["action"] == "finish":
+                row["done_ns"] += S // 2
+
+    def asked_late(rows):
+        answered_late(rows)
+        for row in rows:
+            if row["action"] == "finish":
+                row["sent_ns"] += S // 2
+
+    assert failed(on(SIZE, tmp_path, calls=answered_late)) == set()
+    place = tmp_path / "asked"
+    place.mkdir()
+    assert "held at once" in failed(on(SIZE, place, calls=asked_late))
 
 
 # --- cost.corridor
