@@ -47,7 +47,8 @@ def installed(name: str) -> str:
 
 def services_python() -> Path:
     """The interpreter of the services' virtual environment; skips the test where there is none."""
-    found = Path(os.environ.get("OVERLOAD_SERVICES", ROOT / ".venv-services")) / "bin" / "python"
+    # Services are started in folders of their own: a relative place would be looked for there.
+    found = (ROOT / os.environ.get("OVERLOAD_SERVICES", ".venv-services")).absolute() / "bin" / "python"
     if not found.exists():
         pytest.skip("the services' virtual environment is missing: make services")
     return found
