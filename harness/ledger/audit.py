@@ -31,6 +31,8 @@ from harness.ledger.run_audit import runs_against_controller, runs_of_family, te
 from harness.ledger.workers import lost_workers
 from harness.profile.model import Profile
 
+MOST_LINES_LOST = 0.01
+"""Of a described target's own log, as a share of the answered calls; beyond it, the two do not belong together."""
 AGREES = {
     SERVED: (SERVED,),
     THROTTLED: (THROTTLED,),
@@ -61,7 +63,7 @@ def audit(trial: Trial, profile: Profile) -> Audit:
         found += runs_of_family(trial, profile, order, notes)
         decisions = read_decisions(trial)
         if decisions is not None:
-            found += [*_against_service(trial, decisions), *runs_against_controller(trial, notes)]
+            found += [*_against_service(trial, decisions, notes), *runs_against_controller(trial, notes)]
         elif (trial.manifest.get("evidence") or {}).get("decisions"):
             sentence = "the manifest says that the service's decisions were recorded, and the file is not there"
             found.append(Contradiction("evidence is whole", sentence, 1))
@@ -161,9 +163,10 @@ def _rows(trial: Trial, profile: Profile) -> Iterator[Contradiction]:
     yield from broken(trial, "held back by a budget", "were held back, and their tenant has no budget", held)
 
 
-def _against_service(trial: Trial, decisions: Decisions) -> Iterator[Contradiction]:
+def _against_service(trial: Trial, decisions: Decisions, notes: list[str]) -> Iterator[Contradiction]:
     """Their attempts are ours; ours that they did not see, or did not settle, failed or were given up. What a service
-    of a target's own says of calls of agent runs is only known to be about ours: one batch may be many decisions."""
+    of a target's own says of calls of agent runs is only known to be about ours: one batch may be many decisions. Its
+    log may lose a line now and then, as many do under load: what cannot be seen is a note, not a contradiction."""
     trial = trial.by_attempt()
     calls = trial.calls
     asked = ~calls.is_outcome(*NEVER_SENT)
@@ -183,7 +186,12 @@ def _against_service(trial: Trial, decisions: Decisions) -> Iterator[Contradicti
     seen = np.bincount(rows[known], minlength=len(calls)) > 0
     settled = np.bincount(rows[terminal], minlength=len(calls))
     queued = np.bincount(rows[known & decisions.is_outcome(QUEUED)], minlength=len(calls))
-    yield from broken(trial, "ours were seen", "have an answer, and the service saw nothing", sent & ~seen & ~lenient)
+    unseen = sent & ~seen & ~lenient
+    lost, answered = int(unseen.sum()), int((sent & ~lenient).sum())
+    if lost and (trial.manifest.get("target") or {}).get("kind") == "file" and lost <= MOST_LINES_LOST * answered:
+        notes.append(f"the target's decision log has no line for {lost} of {answered} answered calls: it loses some")
+    else:
+        yield from broken(trial, "ours were seen", "have an answer, and the service saw nothing", unseen)
     yield from broken(trial, "one decision a call", "were settled more than once by the service", sent & (settled > 1))
     yield from broken(trial, "one decision a call", "were queued more than once by the service", sent & (queued > 1))
     unsettled = sent & seen & (settled == 0) & ~lenient

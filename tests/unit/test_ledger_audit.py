@@ -187,6 +187,17 @@ def test_a_call_that_the_service_never_saw(trial):
     assert rules(edited(found, lambda rows: rows[first(rows, call="0.20")].update(outcome="failed"))) == []
 
 
+def test_the_log_of_a_service_of_ones_own_may_lose_a_line_but_not_many(trial):
+    one = edited(trial, lambda rows: [row for row in rows if row["call"] != "0.20"], DECISIONS)
+    one.manifest["target"] = {"kind": "file"}
+    assert rules(one) == []
+    notes = audit(one, profile_of(one)).notes
+    assert any("has no line for 1 of" in note for note in notes)
+    many = edited(trial, lambda rows: [row for row in rows if not row["call"].startswith("0.")], DECISIONS)
+    many.manifest["target"] = {"kind": "file"}
+    assert rules(many) == ["ours were seen"]
+
+
 @pytest.mark.parametrize("attempt_id", ["9.0.1", "0.20.2", "hello", "1.2", None, "-1.0.1", "0.1.999"])
 def test_a_call_that_is_not_ours(trial, attempt_id):
     stranger = {"t_ns": 1, "outcome": "throttled", "attempt_id": attempt_id}
