@@ -12,15 +12,12 @@ from harness.matrix import Job, judge_in_virtual_time, judge_job, profile_of_che
 from harness.profile.loader import load
 from stub_service.defects.registry import DEFECTS
 from tests.conftest import with_values
+from tests.defects.cells import broken_of, told, twins_of
 
 MINE = ("cost.bucket_per_tenant", "cost.reconciled", "cost.unwound", "cost.size_class", "cost.corridor")
-BROKEN = [name for name, defect in DEFECTS.items() if set(defect.caught_by[:1]) & set(MINE)]
-TWINS = [name for name, defect in DEFECTS.items() if set(defect.twin_of[:1]) & set(MINE)]
+BROKEN = broken_of(MINE)
+TWINS = twins_of(MINE)
 SEEDS = (0, 1)
-
-
-def told(row):
-    return row.missed, [(verdict.check, verdict.word.value, verdict.sentence) for verdict in row.alarms]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

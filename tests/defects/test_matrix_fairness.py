@@ -8,6 +8,7 @@ from harness.bracket import TRIGGERS, Bracket, bracket
 from harness.checks.verdict import Word
 from harness.matrix import Job, judge_job, profile_of_check, profile_of_defect
 from stub_service.defects.registry import DEFECTS
+from tests.defects.cells import broken_of, told, twins_of
 
 MINE = (
     "fairness.max_min",
@@ -16,14 +17,10 @@ MINE = (
     "fairness.recovers",
     "fairness.shadow_agrees",
 )
-BROKEN = [name for name, defect in DEFECTS.items() if set(defect.caught_by[:1]) & set(MINE)]
-TWINS = [name for name, defect in DEFECTS.items() if set(defect.twin_of[:1]) & set(MINE)]
+BROKEN = broken_of(MINE)
+TWINS = twins_of(MINE)
 SLOW = ("hands_with_replacement",)  # takes as long as all others together
 SEEDS = (0, 1)
-
-
-def told(row):
-    return row.missed, [(verdict.check, verdict.word.value, verdict.sentence) for verdict in row.alarms]
 
 
 @pytest.mark.parametrize(

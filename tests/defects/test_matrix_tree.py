@@ -10,15 +10,12 @@ from harness.matrix import PROFILES, Job, judge_in_virtual_time, judge_job, prof
 from harness.profile.loader import load
 from stub_service.defects.registry import DEFECTS
 from tests.conftest import with_values
+from tests.defects.cells import broken_of, told, twins_of
 
 MINE = ("tree.bounded", "tree.delegate_priced", "tree.inward_guard", "flood.cheap", "flood.expensive")
-BROKEN = [name for name, defect in DEFECTS.items() if set(defect.caught_by[:1]) & set(MINE)]
-TWINS = [name for name, defect in DEFECTS.items() if set(defect.twin_of[:1]) & set(MINE)]
+BROKEN = broken_of(MINE)
+TWINS = twins_of(MINE)
 SEEDS = (0, 1)
-
-
-def told(row):
-    return row.missed, [(verdict.check, verdict.word.value, verdict.sentence) for verdict in row.alarms]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -17,6 +17,7 @@ from harness.ledger.reader import ARRIVALS, DECISIONS, read_trial
 from harness.matrix import Job, judge_job, profile_of_check, profile_of_defect, trial_in_virtual_time
 from harness.profile.loader import load
 from stub_service.defects.registry import DEFECTS
+from tests.defects.cells import told
 
 DEFECTS_OF = {
     "v01.fan_out_ceiling": (
@@ -74,10 +75,6 @@ DEFECTS_OF = {
 BROKEN = list(dict.fromkeys(name for names in DEFECTS_OF.values() for name in names))
 TWINS = [name for name, defect in DEFECTS.items() if set(defect.twin_of) & set(DEFECTS_OF)]
 SEEDS = (0, 1)
-
-
-def told(row):
-    return row.missed, [(verdict.check, verdict.word.value, verdict.sentence) for verdict in row.alarms]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

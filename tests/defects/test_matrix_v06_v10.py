@@ -15,6 +15,7 @@ from harness.ledger.reader import ARRIVALS, DECISIONS, EFFECTS, read_trial
 from harness.matrix import Job, judge_job, profile_of_check, profile_of_defect, trial_in_virtual_time
 from harness.profile.loader import load
 from stub_service.defects.registry import DEFECTS
+from tests.defects.cells import broken_of, told, twins_of
 
 MINE = (
     "v06.expiry",
@@ -26,13 +27,9 @@ MINE = (
     "trial.decisions_complete",
     "trial.leak_free",
 )
-BROKEN = [name for name, defect in DEFECTS.items() if set(defect.caught_by[:1]) & set(MINE)]
-TWINS = [name for name, defect in DEFECTS.items() if set(defect.twin_of[:1]) & set(MINE)]
+BROKEN = broken_of(MINE)
+TWINS = twins_of(MINE)
 SEEDS = (0, 1)
-
-
-def told(row):
-    return row.missed, [(verdict.check, verdict.word.value, verdict.sentence) for verdict in row.alarms]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
