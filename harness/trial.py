@@ -23,7 +23,7 @@ from harness import checks
 from harness.checks.verdict import Verdict, Word, exit_code, worst
 from harness.errors import BadInput, TrialBroken
 from harness.ledger import manifest as manifests
-from harness.ledger.reader import CALLS, Trial, read_trial
+from harness.ledger.reader import CALLS, MANIFEST, Trial, read_trial
 from harness.ledger.writer import JsonLines, write_manifest
 from harness.machine import usable_cores
 from harness.profile.demand import stub_refusal
@@ -35,6 +35,7 @@ from harness.simulate.capacity import RETURN_WITHIN_NS
 from harness.simulate.record import files_of, has_runs, simulation_of
 from harness.simulate.service import capacity_config, shared_service
 from harness.target.driver_process import ALONE, LiveProcess, Workers
+from harness.target.errors import TargetGone
 from harness.target.file import Described, tls_of
 from harness.target.session import Session, refuse
 from harness.target.stub import StubProcess
@@ -204,8 +205,19 @@ def drive(
     profile = loaded.profile
     shared = shared_service(profile) if profile.service is not None or not has_runs(profile) else None
     capacity = capacity_config(profile) if profile.capacity is not None or has_runs(profile) else None
-    with StubProcess(shared, folder, capacity=capacity, defect=laid.get("defect")) as stub:
-        _drive(loaded, folder, {"kind": STUB, "url": stub.url, **laid}, stub, on_progress, workers)
+    try:
+        with StubProcess(shared, folder, capacity=capacity, defect=laid.get("defect")) as stub:
+            _drive(loaded, folder, {"kind": STUB, "url": stub.url, **laid}, stub, on_progress, workers)
+    except TargetGone as error:
+        if (folder / MANIFEST).exists():
+            raise
+        _never_began(loaded, folder, {"kind": STUB, "url": "", **laid}, str(error))
+
+
+def _never_began(loaded: Loaded, folder: Path, target: dict[str, Any], why: str) -> None:
+    """The record of a trial whose stub was killed while it started: nobody's input is to blame, so it is INVALID."""
+    manifest = _begin(loaded, folder, "live", target, "shared", recordings(loaded, folder), {"decisions": False})
+    write_manifest(folder, manifests.end(manifest, f"broken: {why}", 0, 0, None))
 
 
 def _defects(name: str | None) -> dict[str, str]:

@@ -180,7 +180,7 @@ def _against_service(trial: Trial, decisions: Decisions, notes: list[str]) -> It
         ids = tuple(_attempt_id(int(key)) for key in np.unique(decisions.key[~known])[:MOST_WITNESSES])
         sentence = f"{strangers} decision(s) of the service are about calls that this trial did not send"
         yield Contradiction("what the service saw is ours", sentence, strangers, ids)
-    rows = order[place]
+    rows = order[place] if len(order) else place  # of no calls nothing is known, and nothing is looked up
     lenient = calls.is_outcome(*UNSEEN_OK)
     terminal = known & ~decisions.is_outcome(QUEUED)
     seen = np.bincount(rows[known], minlength=len(calls)) > 0

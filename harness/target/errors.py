@@ -10,8 +10,8 @@ class TargetError(Exception):
 
 
 class TargetUnusable(TargetError, BadInput):
-    """Found before the first call: an address that is not accepted, nothing there, a stub that does not start."""
+    """Found before the first call: an address that is not accepted, nothing there, a stub that refuses to start."""
 
 
 class TargetGone(TargetError, TrialBroken):
-    """Found after it had been ready: it died, or no longer answers."""
+    """It died or was killed, no longer answers, or was never ready in time: at any moment, also while it started."""

@@ -133,7 +133,9 @@ class StubProcess:
             if heard:  # its standard output ended, so the child is ending, too
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._child.wait(_STOP_S)
-            raise TargetUnusable(f"the stub {self._end_of_child() or f'was not ready within {READY_S:.0f} s'}")
+            said = f"the stub {self._end_of_child() or f'was not ready within {READY_S:.0f} s'}"
+            # One that refused what it was given says so and ends by itself; anything else befell it.
+            raise TargetUnusable(said) if (self._child.returncode or 0) > 0 else TargetGone(said)
 
     def set_epoch(self, monotonic_ns: int) -> None:
         """The trial begins at this instant of CLOCK_MONOTONIC of this machine."""
