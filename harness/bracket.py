@@ -16,12 +16,13 @@ from pathlib import Path
 
 from harness import checks
 from harness.checks.verdict import Verdict, Word
-from harness.matrix import PROFILES, judge_in_virtual_time, numbered
+from harness.matrix import judge_in_virtual_time, numbered
 from harness.profile.loader import load
+from harness.shipped import VERIFICATION
 
 CHECK = "fairness.recovers"
 BADLY_PROTECTED = "replans_keep_overload_alive"
-PROFILE = PROFILES / "defects" / f"{BADLY_PROTECTED}.yaml"
+PROFILE = VERIFICATION / "defects" / f"{BADLY_PROTECTED}.yaml"
 TRIGGERS: tuple[str | None, ...] = ("trigger_small", "trigger_medium", None)
 """Variants of the profile, from the smallest on; None: as it is written, which is the largest."""
 

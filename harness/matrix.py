@@ -24,13 +24,11 @@ from harness.ledger.writer import JsonLines, write_manifest
 from harness.profile.loader import load
 from harness.profile.model import Profile
 from harness.profile.scale import scaled
+from harness.shipped import VERIFICATION
 from harness.simulate.record import AnySimulation, files_of, simulation_of
 from harness.workload.defects import is_of_callers
 from harness.workload.plan import planned
 from stub_service.defects.registry import DEFECTS, Defect
-
-PROFILES = Path(__file__).resolve().parents[1] / "profiles" / "verification"
-"""A profile for each check, and in `defects/` one for each defect that those do not show."""
 
 _SHIFT_NS = 10_000_000
 _FILE_OF = {
@@ -142,17 +140,17 @@ class Row:
 def profile_of_check(check: str) -> Path:
     """Where the profile is that puts a check to the test."""
     family, _, rule = check.partition(".")
-    own = PROFILES / f"{family}_{rule}.yaml"
+    own = VERIFICATION / f"{family}_{rule}.yaml"
     if own.exists():
         return own
     other = rule.removesuffix("_bounded") if family == "capacity" else family
     name = _FILE_OF.get(check) or _FILE_OF.get(family, other)
-    return PROFILES / f"{name}.yaml"
+    return VERIFICATION / f"{name}.yaml"
 
 
 def profile_of_defect(defect: Defect) -> Path:
     """Its own, or that of the check that must catch it."""
-    own = PROFILES / "defects" / f"{defect.name}.yaml"
+    own = VERIFICATION / "defects" / f"{defect.name}.yaml"
     return own if own.exists() else profile_of_check((defect.caught_by or defect.twin_of)[0])
 
 
@@ -193,7 +191,7 @@ def row_of(job: Job, cell: Cell, asked: Sequence[str]) -> Row:
     failed = [verdict for verdict in cell.verdicts if verdict.word is Word.FAIL]
     alarms = [verdict for verdict in failed if verdict.check not in may]
     alarms += [verdict for verdict in cell.verdicts if verdict.word is Word.INVALID and verdict.check not in may]
-    if (defect is None and job.path.parent == PROFILES) or (defect is not None and defect.healthy):
+    if (defect is None and job.path.parent == VERIFICATION) or (defect is not None and defect.healthy):
         passes = dict.fromkeys((*asked, *(defect.twin_of if defect is not None else ())))
         alarms += [cell.of(check) for check in passes if cell.of(check).word is Word.INCONCLUSIVE]
     return Row(

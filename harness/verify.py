@@ -28,13 +28,13 @@ from harness.errors import BadInput
 from harness.machine import usable_cores
 from harness.profile.loader import Loaded, load
 from harness.report.verification import Row, Verification, of_trials
+from harness.shipped import VERIFICATION, shown
 from harness.simulate.record import has_runs
 from harness.target.file import Described
 from harness.target.session import evidence_of, refuse
 from harness.target.url import RemoteStub, probe
 from stub_service.defects.registry import CAPACITY, DEFECTS
 
-PROFILES = Path(__file__).resolve().parents[1] / "profiles" / "verification"
 ON_TIME = "trial.on_time"
 SIDE_BY_SIDE = 2
 
@@ -51,7 +51,7 @@ class Case:
 
 
 def _case(name: str, check: str, title: str, alone: bool = False) -> Case:
-    return Case(name, check, title, PROFILES / f"{name}.yaml", alone)
+    return Case(name, check, title, VERIFICATION / f"{name}.yaml", alone)
 
 
 CASES = (
@@ -170,7 +170,7 @@ def with_defect(cases: Sequence[Case], defect: str | None) -> tuple[Case, ...]:
     if defect is None:
         return tuple(cases)
     caught_by = trial.known_defect(defect).caught_by
-    path = PROFILES / "defects" / f"{defect}.yaml"
+    path = VERIFICATION / "defects" / f"{defect}.yaml"
     if not path.exists():
         return tuple(cases)
     return tuple(replace(case, path=path) if case.check in caught_by else case for case in cases)
@@ -258,7 +258,7 @@ def _fits(case: Case, loaded: Loaded, url: str) -> None:
     if not fits:
         raise BadInput(
             f"the stub at {url} does not serve what {case.name} needs; start one with: "
-            f"overload stub profiles/verification/{case.path.name}   (and verify with --only {case.name})"
+            f"overload stub {shown(case.path)}   (and verify with --only {case.name})"
         )
 
 

@@ -18,8 +18,9 @@ import harness.workload.defects  # noqa: F401  registers those of callers
 from benchmarks.judge.lengths import longer
 from harness import checks
 from harness.errors import BadInput
-from harness.matrix import PROFILES, profile_of_check, profile_of_defect
+from harness.matrix import profile_of_check, profile_of_defect
 from harness.profile.loader import Loaded, load
+from harness.shipped import VERIFICATION
 from stub_service.defects import strengths
 from stub_service.defects.registry import DEFECTS, Defect
 
@@ -77,14 +78,14 @@ def parsed(key: str) -> Cell:
 @cache
 def paths() -> dict[str, Path]:
     """Profiles by stem; those that are there for one defect too."""
-    found = {path.stem: path for path in sorted(PROFILES.rglob("*.yaml"))}
-    return {**found, SIZED: PROFILES.parent / f"{SIZED}.yaml"}
+    found = {path.stem: path for path in sorted(VERIFICATION.rglob("*.yaml"))}
+    return {**found, SIZED: VERIFICATION.parent / f"{SIZED}.yaml"}
 
 
 @cache
 def loaded(profile: str) -> Loaded:
     if profile not in paths():
-        raise BadInput(f"there is no profile '{profile}' in {PROFILES}")
+        raise BadInput(f"there is no profile '{profile}' in {VERIFICATION}")
     return load(paths()[profile], variant="fair_queues" if profile == SIZED else None, checks=checks.PARAMETERS)
 
 
@@ -166,7 +167,7 @@ _One = tuple[tuple[str, str, str, float], str]
 
 
 def _healthy() -> list[list[_One]]:
-    return [[((HEALTHY, path.stem, "-", 1.0), "") for path in sorted(PROFILES.glob("*.yaml"))]]
+    return [[((HEALTHY, path.stem, "-", 1.0), "") for path in sorted(VERIFICATION.glob("*.yaml"))]]
 
 
 def _full() -> list[list[_One]]:
@@ -217,7 +218,7 @@ def _lossy() -> list[list[_One]]:
 def _lengths() -> list[list[_One]]:
     healthy = [
         ((LENGTH, path.stem, "-", factor), "")
-        for path in sorted(PROFILES.glob("*.yaml"))
+        for path in sorted(VERIFICATION.glob("*.yaml"))
         for factor in LENGTHS
         if _has_longer(path.stem, factor)
     ]
@@ -233,7 +234,7 @@ def live_cells(seeds: Mapping[str, int]) -> list[Cell]:
     for name, one in DEFECTS.items():
         for check in one.caught_by[:1]:
             of_check.setdefault(check, name)
-    profiles = sorted(PROFILES.glob("*.yaml"))
+    profiles = sorted(VERIFICATION.glob("*.yaml"))
     broken = [
         Cell(LIVE_DEFECT, profile_of_defect(DEFECTS[name]).stem, name, 1.0, number)
         for number in range(seeds.get(LIVE_DEFECT, 0))

@@ -11,8 +11,9 @@ from harness import trial
 from harness.checks.verdict import Word, exit_code
 from harness.cli import options
 from harness.cli.output import live_progress, show_judged
+from harness.shipped import PROFILES, shown
 
-PROFILE = Path(__file__).resolve().parents[2] / "profiles" / "worked_example.yaml"
+PROFILE = PROFILES / "worked_example.yaml"
 TIME_SCALE = 0.3
 EXPECTED = ((None, Word.FAIL), ("fair_queues", Word.PASS))
 
@@ -49,7 +50,9 @@ def command(reports: Path, time_scale: float) -> int:
         return exit_code([Word.INVALID])
     console.print(
         "\nThe agent did the same in both trials. What differs is the queue in front of the workers.\n"
-        "Next: overload simulate profiles/worked_example.yaml   (every variant, in virtual time)",
+        f"Next: overload simulate {shown(PROFILE)}   (every variant, in virtual time)",
         highlight=False,
+        markup=False,
+        soft_wrap=True,
     )
     return 0 if as_expected else 1

@@ -17,6 +17,7 @@ from harness.errors import BadInput
 from harness.report.explained import SECTIONS, Explained, explained, names
 from harness.report.grid import Cell, grid, line
 from harness.report.text import clean
+from harness.shipped import shown
 from stub_service.defects.registry import DEFECTS, Defect
 
 _JUDGED = SECTIONS[2]
@@ -106,12 +107,8 @@ def _ways(name: str) -> str:
     if name in CALLERS:
         return "overload judge -- COMMAND"
     cases = [case for case in verify.CASES if case.check == name]
-    told = [f"overload verify --only {case.name}   ({case.title}; {_relative(case)})" for case in cases]
+    told = [f"overload verify --only {case.name}   ({case.title}; {shown(case.path)})" for case in cases]
     return "; ".join(told)
-
-
-def _relative(case: verify.Case) -> str:
-    return f"profiles/verification/{case.path.name}"
 
 
 def _parameters(one: Explained, console: Console) -> None:

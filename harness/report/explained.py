@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, get_args
 
 from harness.callers import judge as callers
@@ -20,8 +19,8 @@ from harness.checks.tiers import Tier, needs
 from harness.errors import BadInput
 from harness.profile.base import Part, Scales
 from harness.profile.units import show_duration
+from harness.shipped import PAGES_OF_CHECKS
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "checks"
 SECTIONS = ("Why", "What drives it", "How it is judged", "When it fails", "When it cannot tell")
 
 
@@ -70,13 +69,11 @@ def explained(name: str) -> Explained:
 
 def sections_of(name: str) -> dict[str, str]:
     """Raises BadInput."""
-    path = PAGES / f"{name}.md"
+    path = PAGES_OF_CHECKS / f"{name}.md"
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise BadInput(
-            f"{path}: cannot be read ({error.strerror}); overload explain needs the docs of its source tree"
-        ) from None
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); install overload again") from None
     parts = re.split(r"(?m)^## (.+)$", text)
     return {title.strip(): body.strip() for title, body in zip(parts[1::2], parts[2::2], strict=True)}
 

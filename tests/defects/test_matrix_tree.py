@@ -6,8 +6,9 @@ import pytest
 
 from harness.checks import CHECKS
 from harness.checks.verdict import Word
-from harness.matrix import PROFILES, Job, judge_in_virtual_time, judge_job, profile_of_check, profile_of_defect
+from harness.matrix import Job, judge_in_virtual_time, judge_job, profile_of_check, profile_of_defect
 from harness.profile.loader import load
+from harness.shipped import VERIFICATION
 from stub_service.defects.registry import DEFECTS
 from tests.conftest import with_values
 from tests.defects.cells import broken_of, told, twins_of
@@ -45,7 +46,7 @@ def test_the_healthy_controller_passes(check, seed):
 
 @pytest.mark.parametrize("defect", [None, "tree_crash_never_settled"])
 def test_a_branch_whose_agent_is_gone_is_settled(defect):
-    row = judge_job(Job(PROFILES / "defects" / "tree_crash_never_settled.yaml", defect, 0))
+    row = judge_job(Job(VERIFICATION / "defects" / "tree_crash_never_settled.yaml", defect, 0))
     assert told(row) == ((), [])
     assert row.own.word is (Word.FAIL if defect else Word.PASS)
 

@@ -14,7 +14,8 @@ import pytest
 from harness import verify
 from harness.checks.verdict import Word
 from harness.machine import usable_cores
-from harness.matrix import PROFILES, Job, judge_in_virtual_time, judge_job, profile_of_defect
+from harness.matrix import Job, judge_in_virtual_time, judge_job, profile_of_defect
+from harness.shipped import VERIFICATION
 from stub_service.defects.registry import DEFECTS
 from tests.conftest import FAIR, WORKED_EXAMPLE, with_values
 from tests.defects.profiles import FAIRNESS, REFUSALS, UNEVEN, WORKED, at_phase
@@ -60,7 +61,7 @@ def alarms(rows):
     return [(row.job.number, v.check, v.word.value, v.sentence) for row in rows for v in row.alarms]
 
 
-@pytest.mark.parametrize("path", sorted(PROFILES.rglob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(VERIFICATION.rglob("*.yaml")), ids=lambda path: path.stem)
 def test_the_healthy_service_is_never_an_alarm(path):
     rows = in_processes(judge_job, [Job(path, None, number) for number in range(SEEDS)])
     tell(f"{path.stem}, healthy", [row.own.word.value for row in rows])

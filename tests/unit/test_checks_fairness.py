@@ -10,9 +10,10 @@ from harness.checks.shadow import paired
 from harness.checks.verdict import Word
 from harness.ledger.call import Call
 from harness.ledger.reader import DECISIONS, read_trial
-from harness.matrix import PROFILES, judge_in_virtual_time, trial_in_virtual_time
+from harness.matrix import judge_in_virtual_time, trial_in_virtual_time
 from harness.profile.loader import load
 from harness.profile.model import Claims
+from harness.shipped import VERIFICATION
 from harness.workload.claims import claimed_by
 from tests.conftest import WORKED_EXAMPLE, with_values
 from tests.unit.ledgers import edited, rows_of, simulated, without_decisions
@@ -24,7 +25,7 @@ FAIR = {"policy": "fair_queues", "queue_per_tenant": 10}
 
 
 def document(name, sets=()):
-    return load(PROFILES / f"{name}.yaml", sets=sets, checks=checks.PARAMETERS).document
+    return load(VERIFICATION / f"{name}.yaml", sets=sets, checks=checks.PARAMETERS).document
 
 
 def verdict(name, check, defect=None, **values):

@@ -13,10 +13,11 @@ from rich.console import Console
 from harness.checks.verdict import Verdict, Word
 from harness.cli import main
 from harness.cli.defects import lines_of, show, summary, wrong
-from harness.matrix import PROFILES, Job, Row, jobs, profile_of_check, profile_of_defect
+from harness.matrix import Job, Row, jobs, profile_of_check, profile_of_defect
+from harness.shipped import VERIFICATION
 from stub_service.defects.registry import DEFECTS
 
-V08 = PROFILES / "v08.yaml"
+V08 = VERIFICATION / "v08.yaml"
 
 
 def overload(*args):
@@ -108,7 +109,7 @@ def test_every_defect_has_a_profile_that_is_there():
 
 
 def test_a_profile_of_a_defect_is_named_as_the_defect():
-    stray = [path.stem for path in Path(PROFILES / "defects").glob("*.yaml") if path.stem not in DEFECTS]
+    stray = [path.stem for path in Path(VERIFICATION / "defects").glob("*.yaml") if path.stem not in DEFECTS]
     assert stray == []
 
 

@@ -11,7 +11,8 @@ from harness.callers.judge import CHECKS as CALLERS
 from harness.checks import CHECKS
 from harness.cli.explain import whole_names
 from harness.errors import BadInput
-from harness.report.explained import PAGES, SECTIONS, explained, names, parameters_of, sections_of
+from harness.report.explained import SECTIONS, explained, names, parameters_of, sections_of
+from harness.shipped import PAGES_OF_CHECKS as PAGES
 from tests.conftest import ROOT
 from tests.unit.test_cli import overload
 

@@ -17,13 +17,14 @@ from benchmarks.judge.record import Row
 from benchmarks.judge.trials import run
 from benchmarks.processes import Process, gone_within, tree_of
 from harness.errors import BadInput
-from harness.matrix import PROFILES, judge_in_virtual_time, profile_of_defect
+from harness.matrix import judge_in_virtual_time, profile_of_defect
 from harness.profile.model import Profile
+from harness.shipped import VERIFICATION
 from harness.workload.plan import planned
 from stub_service.defects import strengths
 from stub_service.defects.registry import DEFECTS
 
-OWN = {path.stem: cells.loaded(path.stem).document for path in sorted(PROFILES.glob("*.yaml"))}
+OWN = {path.stem: cells.loaded(path.stem).document for path in sorted(VERIFICATION.glob("*.yaml"))}
 FAIRNESS = Cell(HEALTHY, "fairness", "-", 1.0, 3)
 
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LEAVES = {
     "harness.errors",
     "harness.machine",
+    "harness.shipped",
     "harness.ledger.outcomes",
     "harness.ledger.call",
     "harness.profile.units",
@@ -79,6 +80,7 @@ ALLOWED = {
     "harness.pytest_plugin": {"harness"},
     "harness.errors": set(),
     "harness.machine": set(),
+    "harness.shipped": set(),
     "stub_service": {"stub_service"},
 }
 FORBIDDEN_EVEN_ABOVE = {"harness.live"}  # imported by nobody: it patches the process

@@ -109,7 +109,7 @@ def test_a_defect_with_a_profile_of_its_own_is_driven_by_that(monkeypatch, tmp_p
     own = tmp_path / "defects" / "three_layer_retry.yaml"
     own.parent.mkdir()
     own.write_text("")
-    monkeypatch.setattr(verify, "PROFILES", tmp_path)
+    monkeypatch.setattr(verify, "VERIFICATION", tmp_path)
     cases = verify.with_defect(verify.chosen("v05,v09"), "three_layer_retry")
     assert [case.path.name for case in cases] == ["three_layer_retry.yaml", "v09.yaml"]
 
