@@ -24,9 +24,11 @@ from harness.shipped import VERIFICATION
 from stub_service.defects import strengths
 from stub_service.defects.registry import DEFECTS, Defect
 
-HEALTHY, DEFECT, DILUTED, SMALL, LOSSY, LENGTH = "healthy", "defect", "diluted", "small", "lossy", "length"
+HEALTHY, DEFECT, TWIN, DILUTED, SMALL, LOSSY, LENGTH = (
+    "healthy", "defect", "twin", "diluted", "small", "lossy", "length",
+)  # fmt: skip
 LIVE_HEALTHY, LIVE_DEFECT = "live-healthy", "live-defect"
-VIRTUAL, LIVE = (HEALTHY, DEFECT, DILUTED, SMALL, LOSSY, LENGTH), (LIVE_HEALTHY, LIVE_DEFECT)
+VIRTUAL, LIVE = (HEALTHY, DEFECT, TWIN, DILUTED, SMALL, LOSSY, LENGTH), (LIVE_HEALTHY, LIVE_DEFECT)
 UNMOVED = "fairness.ordinary_unmoved"
 
 ONE_IN = (2, 10, 100)
@@ -36,7 +38,10 @@ SHARES = (0.0, 0.005, 0.01, 0.02, 0.05)
 SIZED = "worked_example_x8"
 """The profile that is sized for verdicts; with fair queues, so that nothing else is lost."""
 
-SEEDS = {HEALTHY: 1000, DEFECT: 200, DILUTED: 10, SMALL: 20, LOSSY: 200, LENGTH: 10, LIVE_HEALTHY: 20, LIVE_DEFECT: 1}
+SEEDS = {
+    HEALTHY: 1000, DEFECT: 200, TWIN: 200, DILUTED: 10, SMALL: 20, LOSSY: 200, LENGTH: 10,
+    LIVE_HEALTHY: 20, LIVE_DEFECT: 1,
+}  # fmt: skip
 CHUNKS = (10, 20, 50, 100, 200, 500, 1000, 10_000, 1_000_000)
 
 
@@ -109,6 +114,12 @@ def judged_on(profile: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*asked_by(profile), *(c for c in others if profile_of_check(c) == path))))
 
 
+def must_see(cell: Cell) -> tuple[str, ...]:
+    """Checks that the defect at its full strength must FAIL, or that its twin must PASS."""
+    one = DEFECTS.get(cell.laid) if cell.part in (DEFECT, TWIN, LIVE_DEFECT) else None
+    return (*one.caught_by, *one.twin_of) if one is not None else ()
+
+
 def may_fail(cell: Cell) -> tuple[str, ...]:
     """Checks that may see what is laid over the service: what they say takes nothing from the others."""
     if cell.laid == "-" or cell.part == LOSSY:
@@ -174,6 +185,14 @@ def _full() -> list[list[_One]]:
     return [[((DEFECT, profile_of_defect(one).stem, name, 1.0), "") for name, one in DEFECTS.items() if one.caught_by]]
 
 
+def _twins() -> list[list[_One]]:
+    """What looks suspicious and is right; and the healthy service on profiles that are there for one defect, which may
+    hold too little to decide."""
+    twins = [((TWIN, profile_of_defect(one).stem, name, 1.0), "") for name, one in DEFECTS.items() if one.healthy]
+    own = [((TWIN, path.stem, "-", 1.0), "") for path in sorted((VERIFICATION / "defects").glob("*.yaml"))]
+    return [[*twins, *own]]
+
+
 def _has_longer(profile: str, factor: float) -> bool:
     try:
         longer(loaded(profile).document, factor)
@@ -225,7 +244,9 @@ def _lengths() -> list[list[_One]]:
     return [healthy]
 
 
-_SERIES = {HEALTHY: _healthy, DEFECT: _full, DILUTED: _diluted, SMALL: _small, LOSSY: _lossy, LENGTH: _lengths}
+_SERIES = {
+    HEALTHY: _healthy, DEFECT: _full, TWIN: _twins, DILUTED: _diluted, SMALL: _small, LOSSY: _lossy, LENGTH: _lengths,
+}  # fmt: skip
 
 
 def live_cells(seeds: Mapping[str, int]) -> list[Cell]:

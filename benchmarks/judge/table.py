@@ -22,6 +22,7 @@ from benchmarks.judge.cells import (
     LOSSY,
     ONE_IN,
     SMALL,
+    TWIN,
     Cell,
     own_check,
 )  # fmt: skip
@@ -36,6 +37,8 @@ from stub_service.defects.registry import DEFECTS
 PAGE = ROOT / "docs" / "trust.md"
 BEGIN, END = "<!-- judge: begin -->", "<!-- judge: end -->"
 FAIL, PASS, OPEN, INVALID = "FAIL", "PASS", "INCONCLUSIVE", "INVALID"
+MUST, BESIDE = {DEFECT: "must", LIVE_DEFECT: "live-must"}, "beside"
+"""Verdicts of all checks that a defect must fail; and of those that it may not."""
 SEEN = 0.95
 """A breach is seen where so large a share of the trials FAIL."""
 
@@ -62,11 +65,16 @@ def tables(rows: Iterable[Row]) -> str:
         cell = cells.parsed(row.key)
         word = row.word(own_check(cell), cells.may_fail(cell))
         own[cell.part, cell.profile, cell.laid, cell.factor][word] += 1
-        if cell.part in (HEALTHY, LIVE_HEALTHY):
-            for check in {*row.words} & {*cells.judged_on(cell.profile), *ALWAYS}:
+        if cell.part in (HEALTHY, TWIN, LIVE_HEALTHY):
+            for check in {*row.words} & {*cells.judged_on(cell.profile), *cells.must_see(cell), *ALWAYS}:
                 by_check[cell.part, check][row.word(check)] += 1
         elif cell.part in (DEFECT, LIVE_DEFECT):
             by_check[cell.part, own_check(cell)][word] += 1
+            may = {own_check(cell), *cells.may_fail(cell)}
+            for check in cells.must_see(cell):
+                by_check[MUST[cell.part], check][row.word(check, cells.may_fail(cell))] += 1
+            for check in {*row.words} - may:
+                by_check[BESIDE, check][row.words[check]] += 1
     parts = (_head(rows), _summary(by_check, own), _alarms(by_check), _misses(by_check), _lost(own), _small(own),
              _diluted(own), _lengths(own))  # fmt: skip
     return "\n\n".join(part for part in parts if part)
@@ -133,9 +141,11 @@ def _summary(by_check: dict[tuple[str, str], Words], own: dict[Series, Words]) -
     rows = []
     for name, part, wrong in (
         ("no false FAIL, virtual time", HEALTHY, FAIL),
+        ("no false FAIL of a healthy twin, virtual time", TWIN, FAIL),
+        ("no false FAIL of another check beside a defect", BESIDE, FAIL),
         ("no false FAIL, live beside a burner", LIVE_HEALTHY, FAIL),
-        ("no false PASS at full strength, virtual time", DEFECT, PASS),
-        ("no false PASS at full strength, live", LIVE_DEFECT, PASS),
+        ("no false PASS at full strength, virtual time", MUST[DEFECT], PASS),
+        ("no false PASS at full strength, live", MUST[LIVE_DEFECT], PASS),
     ):
         words = _sum(counts for (kind, _), counts in by_check.items() if kind == part)
         del words[INVALID]
@@ -159,12 +169,16 @@ def _sum(counts: Iterable[Words]) -> Words:
 
 def _alarms(by_check: dict[tuple[str, str], Words]) -> str:
     rows = []
-    for check in sorted({check for part, check in by_check if part in (HEALTHY, LIVE_HEALTHY)}):
-        virtual, live = by_check.get((HEALTHY, check), Counter()), by_check.get((LIVE_HEALTHY, check), Counter())
+    for check in sorted({check for part, check in by_check if part in (HEALTHY, TWIN, LIVE_HEALTHY)}):
+        virtual, twin, live = (by_check.get((part, check), Counter()) for part in (HEALTHY, TWIN, LIVE_HEALTHY))
         rows.append([f"`{check}`", with_interval(virtual, FAIL), of(virtual, OPEN), of(virtual, INVALID),
-                     of(live, FAIL), of(live, OPEN), of(live, INVALID)])  # fmt: skip
-    about = "The healthy stub: what is not PASS is an alarm (FAIL), undecided, or a trial that nobody is blamed for."
-    head = ["check", "false FAIL", "INCONCLUSIVE", "INVALID", "live: false FAIL", "INCONCLUSIVE", "INVALID"]
+                     of(twin, FAIL), of(live, FAIL), of(live, OPEN), of(live, INVALID)])  # fmt: skip
+    about = (
+        "The healthy stub: what is not PASS is an alarm (FAIL), undecided, or a trial that nobody is blamed for. Twins "
+        "look suspicious and are right; with them are counted the profiles that are there for one defect."
+    )
+    head = ["check", "false FAIL", "INCONCLUSIVE", "INVALID", "twins: false FAIL", "live: false FAIL", "INCONCLUSIVE",
+            "INVALID"]  # fmt: skip
     return _section("False alarms", about, _grid(head, rows))
 
 

@@ -90,6 +90,15 @@ def test_every_check_that_has_defects_is_tried_live_once():
     assert {cells.own_check(cell) for cell in live} == {one.caught_by[0] for one in DEFECTS.values() if one.caught_by}
 
 
+def test_every_twin_is_tried_and_every_check_that_a_defect_must_fail_is_asked():
+    stages = [cell for stage in cells.stages({cells.TWIN: 1, DEFECT: 1}) for cell, _ in stage]
+    assert {cell.laid for cell in stages} - {"-"} == {*DEFECTS}
+    for cell in stages:
+        one = DEFECTS.get(cell.laid)
+        assert cells.must_see(cell) == ((*one.caught_by, *one.twin_of) if one else ())
+    assert cells.must_see(Cell(DILUTED, "v07", "retry_after_early~10", 1.0, 1)) == ()
+
+
 # --- lengths
 
 
@@ -246,6 +255,18 @@ def test_the_tables_tell_counts_intervals_targets_and_the_smallest_breach():
     assert "| `fairness` | 2.0% | 0 of 4 | 3 of 4 | 1 of 4 |" in told
     assert "`round_robin_forgets_place` | 20 of 20 | 10 of 20 |  | 1 in 2 | 1 in 10 |" in told
     assert "| `fairness.ordinary_unmoved` | `fairness` |  | 1 of 2 | 0 of 100 |" in told
+
+
+def test_what_a_check_may_not_say_of_a_twin_or_beside_a_defect_is_an_alarm():
+    twin, broken = (next(d for d in DEFECTS.values() if d.healthy == healthy) for healthy in (True, False))
+    stem = profile_of_defect(broken).stem
+    words = {check: "FAIL" for check in broken.caught_by} | {"trial.conserved": "FAIL"}
+    told = table.tables([
+        *rows(cells.TWIN, twin.name, ["PASS", "FAIL"], profile=profile_of_defect(twin).stem),
+        Row(Cell(DEFECT, stem, broken.name, 1.0, 1).key, words, 0.1, [], "2026-11-30T00:00:00Z", "x"),
+    ])  # fmt: skip
+    assert "| no false FAIL of a healthy twin, virtual time | 0 FAIL | 1 of 2 (9.5 to 90.5 %) | **broken** |" in told
+    assert "| no false FAIL of another check beside a defect | 0 FAIL | 1 of 1 (20.7 to 100.0 %) | **broken** |" in told
 
 
 def test_tables_go_between_the_markers_and_nowhere_else(tmp_path):
