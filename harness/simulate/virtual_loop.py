@@ -14,19 +14,20 @@ clock, waits, or opens a socket; a coroutine that does is not for this loop.
 from __future__ import annotations
 
 import asyncio
-import gc
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from typing import Any, TypeVar, TypeVarTuple
+from weakref import ref
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _PER_S = 1_000_000_000
 _COMPACT_ABOVE = 512
+_Task = asyncio.Task[Any]
 
 
 class Deadlock(RuntimeError):
@@ -46,6 +47,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._sequence = 0
         self._cancelled_timers = 0
         self._broken: BaseException | None = None
+        self._tasks: list[ref[_Task]] = []
+        self._forget_tasks_at = _COMPACT_ABOVE
         self.set_exception_handler(_keep_exception)
 
     def now_ns(self) -> int:
@@ -87,6 +90,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
+    def create_task(self, coro: Coroutine[Any, Any, T], **how: Any) -> asyncio.Task[T]:  # type: ignore[override]
+        """As any loop does, and it stays known for as long as it lives: `finish` asks what became of it."""
+        task = asyncio.Task(coro, loop=self, **how)
+        self._tasks.append(ref(task))
+        if len(self._tasks) > self._forget_tasks_at:
+            self._tasks = [known for known in self._tasks if known() is not None]
+            self._forget_tasks_at = _COMPACT_ABOVE + 2 * len(self._tasks)
+        return task
+
     def _run_once(self) -> None:
         """One round of the loop that `run_forever` repeats: what is ready now, and only that."""
         ready = self._ready
@@ -118,9 +130,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         with suppress(Deadlock):
             self.run_until_complete(_cancel_all(self))
             self.run_until_complete(self.shutdown_asyncgens())
-        gc.collect()  # a task that broke unseen tells of it when it is collected, and may hang in a cycle until then
+        for known in self._tasks:
+            self._ask(known())
         self.close()
         return self._broken
+
+    def _ask(self, task: _Task | None) -> None:
+        """A task that broke unseen tells of it when it is freed, and may hang in a cycle until long after the trial. To
+        have it collected would cost more than a short trial does."""
+        if task is not None and task._log_traceback:  # its exception was never taken from it
+            self.keep(task.exception())
 
     def keep(self, error: BaseException | None) -> None:
         self._broken = self._broken or error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -107,6 +108,48 @@ def test_a_task_that_breaks_is_told_of_even_if_nobody_waits_for_it():
 
     with pytest.raises(KeyError, match="lost"):
         run_virtual(main())
+
+
+def test_a_task_that_breaks_is_told_of_even_if_it_is_never_freed():
+    async def main():
+        async def broken():
+            itself = asyncio.current_task()  # noqa: F841  the traceback holds this frame, the frame the task: a cycle
+            raise KeyError("lost")
+
+        asyncio.create_task(broken())  # noqa: RUF006
+        held = asyncio.create_task(asyncio.sleep(0.1))
+        await asyncio.sleep(1)
+        return held
+
+    gc.disable()
+    try:
+        with pytest.raises(KeyError, match="lost"):
+            run_virtual(main())
+    finally:
+        gc.enable()
+
+
+def test_a_task_whose_failure_was_seen_is_not_told_of_again():
+    async def main():
+        async def broken():
+            raise KeyError("seen")
+
+        task = asyncio.create_task(broken())
+        with pytest.raises(KeyError):
+            await task
+        return task
+
+    assert run_virtual(main()).done()
+
+
+def test_tasks_that_have_gone_are_forgotten():
+    async def main():
+        loop = asyncio.get_running_loop()
+        for _ in range(20_000):
+            await loop.create_task(asyncio.sleep(0.001))
+        return len(loop._tasks)
+
+    assert run_virtual(main()) < 2_000
 
 
 def test_a_callback_that_breaks_is_told_of():
