@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,13 @@ def _give_way(request):
     if "PYTEST_XDIST_WORKER" in os.environ and not _given_way and not live:
         _given_way = True
         os.nice(10)
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays: a collection of garbage need not look through it again. Each trial in
+    virtual time ends with one (harness/simulate/virtual_loop.py), and looked at little else."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this very hook
