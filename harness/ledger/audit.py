@@ -28,7 +28,7 @@ from harness.ledger.outcomes import (
 from harness.ledger.plans_audit import family
 from harness.ledger.reader import Decisions, Trial, attempt_key, read_decisions
 from harness.ledger.run_audit import runs_against_controller, runs_of_family, tenants_with_runs
-from harness.ledger.workers import lost_workers
+from harness.ledger.workers import late_workers, lost_workers
 from harness.profile.model import Profile
 
 MOST_LINES_LOST = 0.01
@@ -55,7 +55,7 @@ class Audit:
 def audit(trial: Trial, profile: Profile) -> Audit:
     """profile: at the trial's own time scale."""
     notes: list[str] = []
-    found = [*lost_workers(trial), *_as_begun(trial), *_ended(trial), *_unique(trial)]
+    found = [*lost_workers(trial), *late_workers(trial), *_as_begun(trial), *_ended(trial), *_unique(trial)]
     if not any(item.rule == "one row a call" for item in found):
         order = np.argsort(call_key(trial), kind="stable")
         found += [*_gapless(trial, order), *_as_planned(trial, profile), *_rows(trial, profile)]

@@ -1,4 +1,5 @@
-"""What a trial says of the processes that drove it, when several did: which were lost, and how well clocks were known.
+"""What a trial says of the processes that drove it, when several did: which were lost, which came though they were not
+planned for, and how well clocks were known.
 
 Read from the manifest, which anybody may have edited: what cannot be read is a contradiction, never a reason to pass.
 """
@@ -44,6 +45,29 @@ def _loss(one: dict[str, Any]) -> str:
     kept = f": the {calls:,} calls that it had shipped are in the record" if isinstance(calls, int) else ""
     gone = f", {unaccounted:,} that were due are unaccounted for" if isinstance(unaccounted, int) else ""
     return f"worker {name} was lost{when} ({why}){kept}{gone}"
+
+
+def late_workers(trial: Trial) -> Iterator[Contradiction]:
+    """A worker that joined when the trial had all: somebody thinks of this trial otherwise than it was planned."""
+    told = (trial.manifest.get("ended") or {}).get("workers")
+    late = told.get("late", []) if isinstance(told, dict) else []
+    if not isinstance(late, list):
+        yield Contradiction("no worker but those planned for", "the manifest does not say which workers came late", 1)
+    elif late:
+        expected = told.get("expected") if isinstance(told, dict) else None
+        yield Contradiction("no worker but those planned for", _lateness(late, expected), len(late))
+
+
+def _lateness(late: list[Any], expected: object) -> str:
+    first = late[0] if isinstance(late[0], dict) else {}
+    name, at_ns = str(first.get("name", "of no name"))[:MOST_CHARS], first.get("at_ns")
+    when = f"at {at_ns / 1e9:.1f} s" if isinstance(at_ns, int) else "before it began"
+    others = f", and {len(late) - 1} more" if len(late) > 1 else ""
+    planned, wanted = (expected, expected + len(late)) if isinstance(expected, int) else ("fewer", "more")
+    return (
+        f"worker {name} joined {when}{others}, and the trial was not planned for it: it had all of its {planned} "
+        f"workers (ask for {wanted} in all, with --workers and --remote-workers, or start no more than you ask for)"
+    )
 
 
 def clock_errors(trial: Trial) -> list[ClockError]:

@@ -196,12 +196,13 @@ class OfMaster:
         self._tests += 1
         document = orjson.loads(orjson.dumps(kept.manifest))
         manifest = Manifest(self._loaded.profile, "url", host, self._loaded.time_scale, document)
-        made = Master(runner, manifest, self._recorded, self._profiles, self._rows, self._tests)
+        clients = list(runner.clients.all)
+        made = Master(runner, manifest, self._recorded, self._profiles, self._rows, len(clients), self._tests)
         made.listen()
-        for client in list(runner.clients.all):
+        for client in clients:
             runner.send_message(wire.WHO, {}, client.id)
         try:
-            made.join(len(runner.clients.all), JOIN_S, lambda names: None, "this one, with this locustfile")
+            made.join(JOIN_S, lambda names: None, "this one, with this locustfile")
             made.prepare(kept.manifest["plan"])
         except BadInput as error:
             made.dismiss(str(error))
@@ -234,8 +235,9 @@ class OfMaster:
             return
         if self._rows is not None:
             self._rows.close()
-        self._kept.end(made.done())
-        if made.reason != "completed" or made.done()["workers"]["lost"]:
+        done = made.done()
+        self._kept.end(done)
+        if done["reason"] != "completed":
             self._environment.process_exit_code = 4
 
 

@@ -110,14 +110,16 @@ class LiveProcess:
         return event
 
     def begin(self, epoch_monotonic_ns: int) -> None:
-        """Tells when the trial begins: ns of CLOCK_MONOTONIC. Raises DriverDied."""
+        """Tells when the trial begins: ns of CLOCK_MONOTONIC. Of a driver that has ended in order meanwhile, `events`
+        has the last word. Raises DriverDied."""
         stdin = self._process.stdin
         assert stdin is not None
         try:
             stdin.write(json.dumps({"epoch_monotonic_ns": epoch_monotonic_ns}).encode() + b"\n")
             stdin.flush()
         except OSError:
-            raise self._died() from None
+            if self.wait() != 0:
+                raise self._died() from None
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Progress as it comes; ends after `done`. Raises DriverDied if the driver ends without it."""

@@ -365,14 +365,14 @@ def test_the_worst_word_counts():
     assert Verdict("x", Word.PASS, None, None, "", 0, "").findings == ()
 
 
-def driven_by(*, lost=(), clock_error_ns=0):
+def driven_by(*, lost=(), late=(), clock_error_ns=0):
     """What the manifest says of two workers."""
     workers = [{"name": f"w{n}", "tenants": [], "clock_offset_ns": 0, "clock_error_ns": n * clock_error_ns, "calls": 50}
                for n in range(2)]  # fmt: skip
 
     def edit(manifest):
         manifest["workers"] = workers
-        manifest["ended"]["workers"] = {"expected": 2, "turned_away": 0, "lost": list(lost)}
+        manifest["ended"]["workers"] = {"expected": 2, "turned_away": 0, "late": list(late), "lost": list(lost)}
 
     return edit
 
@@ -400,7 +400,23 @@ def test_a_loss_told_badly_is_a_loss(tmp_path, lost):
     assert judge_one(trial, "trial.conserved", {}).word is Word.INVALID
 
 
-@pytest.mark.parametrize("told", [{}, [], "none", {"lost": "w1"}])
+@pytest.mark.parametrize(("late", "said"), [
+    ([{"name": "w3", "host": "h", "at_ns": 2_100_000_000}],
+     "worker w3 joined at 2.1 s, and the trial was not planned for it: it had all of its 2 workers "
+     "(ask for 3 in all, with --workers and --remote-workers, or start no more than you ask for)"),
+    ([{"name": "w3", "host": "h"}, {"name": "w4", "host": "h"}],
+     "worker w3 joined before it began, and 1 more, and the trial was not planned for it: it had all of its 2 workers "
+     "(ask for 4 in all,"),
+    ([{}], "worker of no name joined before it began, and"),
+    (["w3"], "worker of no name joined before it began, and"),
+])  # fmt: skip
+def test_a_worker_that_was_not_planned_for_is_named_with_how_many_to_ask_for(tmp_path, late, said):
+    verdict = judge_one(manifest_edited(simulated(tmp_path), driven_by(late=late)), "trial.conserved", {})
+    assert verdict.word is Word.INVALID
+    assert verdict.sentence.startswith("The record does not add up: " + said)
+
+
+@pytest.mark.parametrize("told", [{}, [], "none", {"lost": "w1"}, {"lost": [], "late": "w3"}])
 def test_workers_of_which_nothing_can_be_read_are_no_reason_to_pass(tmp_path, told):
     trial = manifest_edited(simulated(tmp_path), lambda manifest: manifest["ended"].update(workers=told))
     assert judge_one(trial, "trial.conserved", {}).word is Word.INVALID

@@ -3,8 +3,8 @@
     join -> prepare (clocks, shares) -> spawn (Locust's own) -> begin -> ... -> finished -> release
 
 It sends no call itself. Every row that it acknowledges is in the file; a worker that is gone is said to be, with what
-it leaves unaccounted, and the others drain: a trial that has lost a worker proves nothing, so it puts no more load on
-the target. Who was not there when it began is turned away: what is dealt stays dealt.
+it leaves unaccounted, and one that was not planned for is turned away, and said to have come: what is dealt stays
+dealt. Either way all drain: such a trial proves nothing, so it puts no more load on the target.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ import orjson
 from gevent.event import Event
 
 from harness.live.distributed import clocks, wire
-from harness.live.distributed.measuring import ClockMeter, looks
+from harness.live.distributed.joining import Roster
+from harness.live.distributed.measuring import ClockMeter
 from harness.live.distributed.members import Lost, Member
 from harness.live.distributed.settled import Settled
+from harness.live.distributed.sharing import hand_out, wait_until_prepared
 from harness.live.distributed.shipping import Batch, NotInOrder, originals
 from harness.live.manifest import CannotBegin, Manifest
 from harness.live.progress import merged
 from harness.live.trial import COMPLETED, ERROR, INTERRUPTED, WORSE
 from harness.live.users import places_of
-from harness.workload.dealing import deal, items_of
 from harness.workload.plan import RecordedSource, due_by
 
-PREPARE_S = 60.0
 LAST_ROWS_S = 3.0
 """How long to wait for workers' last rows where nobody waits for the trial any more."""
-FILE_PIECE = 256 << 10
-_NOT_TOLD = ("plan", "ended")
 
 
 class Sink(Protocol):
@@ -49,7 +47,8 @@ class Sink(Protocol):
 class Master:
     """runner: Locust's master runner. Its `dispatcher` must be the environment's before users are spawned.
 
-    on_waiting: told who has joined whenever that changes. rows: None keeps no ledger.
+    rows: None keeps no ledger. expected: how many workers the trial is planned for. number: of the trial, where this
+    runner has had others.
     """
 
     def __init__(
@@ -59,13 +58,12 @@ class Master:
         recorded: RecordedSource,
         folder: Path,
         rows: Sink | None,
+        expected: int,
         number: int = 1,
     ) -> None:
-        self.members: dict[str, Member] = {}
         self.finished = Event()
         self.reason = COMPLETED
         self.error: str | None = None
-        self.turned_away = 0
         self.epoch_ns = 0
         self.begun = False
         self._runner = runner
@@ -75,16 +73,20 @@ class Master:
         self._folder = folder
         self._rows = rows
         self._number = number
-        self._accepting = True
-        self._expected = 0
+        self._roster = Roster(runner, expected, self.on_late)
         self._ending = False
+        self._spoiled: str | None = None
         self._released = False
         self._clocks = ClockMeter(runner)
+
+    @property
+    def members(self) -> dict[str, Member]:
+        return self._roster.members
 
     def listen(self) -> None:
         """Has Locust tell this master of what workers say, and lets them hear that it is there."""
         acts = {
-            wire.HELLO: self.on_hello,
+            wire.HELLO: self._roster.on_hello,
             wire.PONG: self._clocks.on_pong,
             wire.PREPARED: self.on_prepared,
             wire.ROWS: self.on_rows,
@@ -102,27 +104,14 @@ class Master:
 
     # Before the trial.
 
-    def join(self, expected: int, within_s: float, waiting: Callable[[list[str]], None], where: str) -> None:
-        """Waits until so many workers are there. Raises CannotBegin."""
-        self._expected = expected
-        told = -1
-        for _ in looks(within_s):
-            names = [member.name for member in self.members.values()]
-            if len(names) >= expected or self._ending:
-                break
-            if len(names) != told:
-                told = len(names)
-                waiting(names)
-        self._accepting = False
-        if len(self.members) < expected:
-            there = f" ({', '.join(member.name for member in self.members.values())})" if self.members else ""
-            raise CannotBegin(
-                f"{len(self.members)} of {expected} workers joined within {within_s:g} s{there}; nothing was sent. "
-                f"Start the others with: overload worker --master {where}"
-            )
+    def join(self, within_s: float, waiting: Callable[[list[str]], None], where: str) -> None:
+        """Waits until all workers are there. Raises CannotBegin."""
+        self._roster.wait_for_all(within_s, waiting, lambda: self._ending, where)
 
     def prepare(self, plan: Mapping[str, Mapping[str, int]]) -> None:
         """Measures clocks, deals, and has every worker prepare its share. Raises CannotBegin."""
+        if self._ending:
+            return
         self._clocks.measure(self.members)
         for member in self.members.values():
             if not member.local:
@@ -130,43 +119,9 @@ class Master:
                 if offset is None:
                     raise CannotBegin(f"worker {member.name} does not answer; nothing was sent. Is it still running?")
                 member.offset = offset
-        shares = deal(items_of(self.profile, plan), len(self.members))
-        told = {key: value for key, value in self._manifest.document.items() if key not in _NOT_TOLD}
-        document = orjson.dumps(told)
-        for place, (member, share) in enumerate(zip(self._in_order(), shares, strict=True)):
-            member.share = share
-            if not member.local:
-                self._ship_recordings(member)
-            parts = {name: list(part) for name, part in share.parts.items()}
-            self._tell(member, wire.PLAN, {"manifest": document, "parts": parts, "place": place, "of": len(shares)})
-        for _ in looks(PREPARE_S):
-            refused = [member for member in self.members.values() if member.prepared]
-            if refused:
-                raise CannotBegin(f"worker {refused[0].name}: {refused[0].prepared}")
-            if self._ending or all(member.prepared == "" for member in self.members.values()):
-                return
-        late = ", ".join(member.name for member in self.members.values() if member.prepared is None)
-        raise CannotBegin(f"not ready within {PREPARE_S:g} s: {late}; nothing was sent")
-
-    def _in_order(self) -> list[Member]:
-        """So that the same names get the same shares, whoever joined first."""
-        return sorted(self.members.values(), key=lambda member: (not member.local, member.name))
-
-    def _ship_recordings(self, member: Member) -> None:
-        for name in member.share.parts:
-            recorded = self.profile.tenants[name].recorded
-            if recorded is None:
-                continue
-            places = [self._folder / recorded.file, self._folder / "schedule" / recorded.file]
-            path = next((place for place in places if place.is_file()), None)
-            if path is None:
-                raise CannotBegin(f"{places[0]}: no such schedule file; write it with overload replay")
-            with path.open("rb") as file:
-                first = True
-                while (data := file.read(FILE_PIECE)) or first:
-                    self._tell(member, wire.FILE, {"name": recorded.file, "data": data, "first": first})
-                    first = False
-                    gevent.sleep(0)
+        members = self._roster.in_order()
+        hand_out(members, self._manifest, plan, self._folder, self._tell)
+        wait_until_prepared(members, lambda: self._ending)
 
     def spawn(self) -> None:
         """Locust spawns the users, each on the worker that its tenant was dealt to."""
@@ -228,9 +183,21 @@ class Master:
         due = due_by(self.profile, member.share.parts, self._recorded, at_ns) if self.begun else 0
         member.lost = Lost(why, at_ns, max(0, due - member.inbox.original))
         self._send_away(member)
-        if not self._ending:
-            self.interrupt()
+        self._spoil(f"lost worker {member.name}")
         self._see_whether_finished()
+
+    def on_late(self, name: str) -> int | None:
+        """One has come that is not planned for. Returns when, since the trial began; None: it has not."""
+        self._spoil(f"late worker {name}")
+        return max(0, monotonic_ns() - self.epoch_ns) if self.begun else None
+
+    def _spoil(self, why: str) -> None:
+        """The trial proves nothing any more: all drain, unless it is ending already for a reason of its own."""
+        if self._ending:
+            return
+        self._spoiled = self._spoiled or why
+        if not self.finished.is_set():
+            self.interrupt()
 
     def process_ended(self, name: str, how: str) -> None:
         """A worker that was started here has ended, whatever it was doing."""
@@ -256,29 +223,6 @@ class Master:
             self.finished.set()
 
     # What workers say.
-
-    def on_hello(self, client_id: str, data: Mapping[str, Any]) -> None:
-        if client_id in self.members:
-            return
-        name = wire.text(data["name"], 100) or client_id[:100]
-        if data["protocol"] != wire.PROTOCOL:
-            self._turn_away(client_id, f"it speaks protocol {data['protocol']}, not {wire.PROTOCOL}; install the same "
-                            "version of overload")  # fmt: skip
-        elif not self._accepting:
-            self._turn_away(client_id, "the trial has all of its workers, or has begun; a worker joins before that")
-        elif self._expected and len(self.members) >= self._expected:
-            self._turn_away(client_id, f"all {self._expected} workers are there already")
-        else:
-            taken = {member.name for member in self.members.values()}
-            unique = next(
-                each for n in range(len(taken) + 1) if (each := name + (f"-{n + 1}" if n else "")) not in taken
-            )
-            host, pid = wire.text(data["host"], 100), wire.number(data["pid"])
-            self.members[client_id] = Member(unique, client_id, host, pid, bool(data["local"]), monotonic_ns())
-
-    def _turn_away(self, client_id: str, why: str) -> None:
-        self.turned_away += 1
-        self._runner.send_message(wire.AWAY, {"why": why}, client_id)
 
     def _heard(self, client_id: str, data: Mapping[str, Any]) -> Member | None:
         """The worker, if it takes part in this trial and speaks of it."""
@@ -356,6 +300,9 @@ class Master:
 
     def release(self) -> None:
         """Workers may go: what they had is written."""
+        if not self.begun:
+            self.dismiss(f"the trial did not begin ({self._spoiled or 'it was stopped'})")
+            return
         self._released = True
         for member in self.members.values():
             with suppress(Exception):
@@ -389,14 +336,14 @@ class Master:
 
     def done(self) -> dict[str, Any]:
         """The last word: as that of a trial in one process, with what there is to say of the workers."""
-        members = self._in_order()
+        members = self._roster.in_order()
         lost = [member.loss() for member in members if member.lost is not None]
         for member in members if self.begun else ():
             if member.under_way:  # it had no time to end
                 lost.append({"name": member.name, "why": "it had not ended", "calls": member.inbox.rows})
         reason = self.reason
-        if lost and reason in (COMPLETED, INTERRUPTED):
-            reason = f"lost worker {lost[0]['name']}"
+        if self._spoiled is not None and reason in (COMPLETED, INTERRUPTED):
+            reason = self._spoiled
         event: dict[str, Any] = {
             "event": "done",
             "reason": reason,
@@ -404,8 +351,9 @@ class Master:
             "calls": sum(member.inbox.rows for member in members),
             "cpu_ns": sum((member.drained or {}).get("cpu_ns", 0) for member in members),
             "workers": {
-                "expected": len(members),
-                "turned_away": self.turned_away,
+                "expected": self._roster.expected,
+                "turned_away": self._roster.turned_away,
+                "late": [late.told() for late in self._roster.late],
                 "lost": lost,
                 "all": [member.told() for member in members],
             },

@@ -85,13 +85,14 @@ def master(options: argparse.Namespace) -> int:
     except OSError as error:
         raise CannotBegin(f"{folder / CALLS}: {error.strerror}; the ledger cannot be written") from None
     runner = _bound(host, port, manifest)
-    made = Master(runner, manifest, recorded, folder, rows)
+    made = Master(runner, manifest, recorded, folder, rows, options.workers + options.remote_workers)
     runner.environment.dispatcher_class = made.dispatcher
     made.listen()
     children = Children(made.process_ended)
     try:
         code = _conduct(options, made, children, runner, rows, planned(manifest.profile, recorded))
-        children.wait()
+        if made.begun:
+            children.wait()
         return code
     except BadInput as error:
         made.dismiss(str(error))
@@ -142,7 +143,7 @@ def _conduct(
     if options.web_port is not None:
         page = opened(runner.environment, options.web_port, made)
         out.offer(orjson.dumps({"event": "page", "url": page}))
-    made.join(expected, options.join_within_s, waiting, where)
+    made.join(options.join_within_s, waiting, where)
     made.prepare(plan)
     made.spawn()
     out.offer(orjson.dumps({"event": "ready", "workers": children.pids}))
