@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-STUB, LIVE, PARENT, WORKER = "stub", "live", "parent", "worker"
+STUB, LIVE, PARENT, WORKER, OTHER = "stub", "live", "parent", "worker", "other"
 LOOK_S = 0.02
 
 
@@ -36,39 +36,43 @@ class Process:
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def _read(pid: int) -> Process | None:
-    """None for one that is gone, or dead and not yet buried."""
+def _read(pid: int, command: bool = True) -> Process | None:
+    """None for one that is gone, or dead and not yet buried. command: whether its command line is wanted, too."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes() if command else b""
     except OSError:
         return None
     state, parent, *rest = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else Process(pid, int(parent), int(rest[17]), command)
+    said = words.replace(b"\0", b" ").decode(errors="replace").strip()
+    return None if state in "ZX" else Process(pid, int(parent), int(rest[17]), said)
 
 
 def tree_of(pid: int) -> list[Process]:
     """The process and all that descend from it, as they are now; itself first."""
-    everybody = [one for name in os.listdir("/proc") if name.isdigit() and (one := _read(int(name))) is not None]
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    everybody = [one for number in numbers if (one := _read(number, command=False)) is not None]
     found = [one for one in everybody if one.pid == pid]
     for one in found:
         found += [child for child in everybody if child.parent == one.pid]
-    return found
+    whole = [_read(one.pid) for one in found]
+    return [one for one, bare in zip(whole, found, strict=True) if one is not None and one.born == bare.born]
 
 
-def by_kind(pid: int) -> dict[str, list[Process]]:
-    """Of a running `overload run`: the command itself, its stub, its live driver, and that one's workers."""
+def by_kind(tree: Sequence[Process]) -> dict[str, list[Process]]:
+    """Of a command of overload and all that descend from it (`tree_of`): the command itself, stubs, live drivers (of
+    several workers: their master), workers of those, and others, such as the processes of a pool."""
     found: dict[str, list[Process]] = {}
-    live = {one.pid for one in tree_of(pid) if "harness.live" in one.command}
-    for one in tree_of(pid):
-        if one.pid == pid:
+    live = {one.pid for one in tree if "-m harness.live" in one.command}
+    for place, one in enumerate(tree):
+        if not place:
             kind = PARENT
-        elif "stub_service" in one.command:
+        elif "-m stub_service" in one.command:
             kind = STUB
         elif one.pid in live:
             kind = WORKER if one.parent in live else LIVE
         else:
-            continue
+            kind = OTHER
         found.setdefault(kind, []).append(one)
     return found
 

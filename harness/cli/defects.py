@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from harness import matrix
 from harness.cli import options
+from harness.cli.interrupting import worker_pool
 from harness.cli.output import echo_json
 from harness.machine import usable_cores
 from harness.matrix import Row
@@ -79,7 +79,7 @@ def command(only: str | None, seeds: int, jobs: int, as_json: bool) -> int:
     """
     words = [word.strip() for word in only.split(",") if word.strip()] if only is not None else []
     cells = matrix.jobs(words, seeds)
-    with ProcessPoolExecutor(jobs) as pool, CountProgress("defects", len(cells), Console(file=sys.stderr)) as advance:
+    with worker_pool(jobs) as pool, CountProgress("defects", len(cells), Console(file=sys.stderr)) as advance:
         rows = []
         for row in pool.map(matrix.judge_job, cells):
             rows.append(row)

@@ -14,9 +14,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -27,6 +24,7 @@ import orjson
 import yaml
 from aiohttp import web
 
+from harness.cli.interrupting import begin_worker
 from harness.lab import run
 from harness.lab.inputs import DEFAULTS, read
 from harness.lab.page import page
@@ -107,16 +105,7 @@ def _pool(size: int) -> ProcessPoolExecutor:
 
 
 def _begin_worker() -> None:
-    """The terminal sends Ctrl-C to all of its processes; the parent decides. Without a parent there is no work left."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def end_with_parent() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(0)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    begin_worker()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)  # a run makes very many small objects and no cycles
 

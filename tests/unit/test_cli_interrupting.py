@@ -10,8 +10,10 @@ import time
 
 import pytest
 
+from benchmarks.processes import gone_within, tree_of
 from harness import trial
 from harness.cli.interrupting import until_interrupted, worker_pool
+from harness.errors import TrialBroken
 from tests.conftest import ROOT
 from tests.unit.test_cli import WORKED, overload
 
@@ -81,6 +83,35 @@ def test_work_that_nobody_waits_for_any_more_is_given_up(tmp_path):
 def test_workers_leave_ctrl_c_to_their_parent():
     with worker_pool(1) as pool:
         assert pool.submit(signal.getsignal, signal.SIGINT).result() is signal.SIG_IGN
+
+
+POOL = """
+import os, time
+from harness.cli.interrupting import worker_pool
+with worker_pool(2) as pool:
+    print(*pool.map(pid_of, range(2)), flush=True)
+    time.sleep(600)
+"""
+
+
+def pid_of(number):
+    time.sleep(0.2)  # so that each process has one
+    return os.getpid()
+
+
+def test_a_pool_ends_with_a_parent_that_was_killed():
+    program = "from tests.unit.test_cli_interrupting import pid_of" + POOL
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=ROOT) as parent:
+        pids = {int(text) for text in parent.stdout.readline().split()}
+        workers = [one for one in tree_of(parent.pid) if one.pid in pids]
+        parent.kill()
+    assert len(workers) == len(pids) > 0
+    assert gone_within(workers, 60) == []
+
+
+def test_a_process_of_a_pool_that_is_killed_is_told_of_in_a_sentence():
+    with pytest.raises(TrialBroken, match="a process of this command was ended from outside"), worker_pool(1) as pool:
+        pool.submit(os.kill, pool.submit(os.getpid).result(), signal.SIGKILL).result()
 
 
 def test_ctrl_c_is_one_line_and_its_own_exit_code(monkeypatch):

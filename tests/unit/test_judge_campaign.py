@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 import harness.workload.defects  # noqa: F401  registers those of callers
-from benchmarks import soak
 from benchmarks.judge import cells, record, table
 from benchmarks.judge.burner import Burner
 from benchmarks.judge.campaign import Campaign
@@ -302,36 +301,3 @@ def test_a_number_that_is_used_again_is_another_process():
     (mine,) = [one for one in tree_of(1) if one.pid == 1]
     assert mine.alive
     assert not Process(mine.pid, mine.parent, mine.born + 1, mine.command).alive
-
-
-# --- the soak
-
-
-def noisy(grows, n=3600):
-    rng = Random(1)
-    return [80 + grows * at / n + rng.gauss(0, 0.5) for at in range(n)]
-
-
-def test_memory_that_grows_is_told_from_memory_that_moves():
-    assert soak.growth("stub", noisy(0.0)).word == "PASS"
-    assert soak.growth("stub", noisy(40.0)).word == "FAIL"
-    assert soak.growth("stub", noisy(0.0, 20)) is None
-
-
-def test_growth_in_the_warm_up_is_not_counted_and_a_short_trial_fails_nobody():
-    assert soak.growth("stub", [*range(600), *[600.0] * 3000]).word == "PASS"
-    assert soak.growth("stub", noisy(40.0, 300)).word == "INCONCLUSIVE"
-    assert soak.growth("stub", noisy(0.0, 300)).word == "PASS"
-
-
-def test_a_soak_of_any_length_is_a_sound_profile():
-    for seconds, faults in ((4, 1), (130, 11), (3600, 300)):
-        assert len(Profile.model_validate(soak.document(seconds)).faults) == faults
-
-
-def test_a_file_is_whole_but_for_a_last_line_that_was_cut(tmp_path):
-    path = tmp_path / "calls.jsonl"
-    path.write_bytes(b'{"a":1}\n{"a":2}\n{"a"')
-    assert soak._not_whole(path) == ""
-    path.write_bytes(b'{"a":1}\n{"a"\n{"a":3}\n')
-    assert soak._not_whole(path) == "line 2 of 3 is cut or garbled"
