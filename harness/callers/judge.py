@@ -58,6 +58,8 @@ def judge(name: str, log: Log, params: Params, only: Sequence[str] = ()) -> Judg
     view = seen(log, params)
     if log.manifest.cut_short:
         return Judged(name, view, (_cut_short(),), ())
+    if log.manifest.ended_ns is None:
+        return Judged(name, view, (_no_end(),), ())
     asked = list(only) or [check for check in log.manifest.judges if check in CHECKS]
     if not view.work:
         return Judged(name, view, tuple(_nothing_came(check) for check in asked or list(CHECKS)[:1]), ())
@@ -82,6 +84,11 @@ def known(names: Sequence[str]) -> list[str]:
 
 def _cut_short() -> Verdict:
     said = "More arrived than is written down: what came after is not known. Judge a shorter run, or a smaller load."
+    return Verdict("caller", Word.INVALID, None, None, "", 0, said)
+
+
+def _no_end() -> Verdict:
+    said = "The stand-in was killed or still runs: its last arrivals are not on record; end it with Ctrl-C, then judge."
     return Verdict("caller", Word.INVALID, None, None, "", 0, said)
 
 

@@ -153,17 +153,29 @@ R = TypeVar("R", bound=BaseModel)
 
 
 def read_log(name: str, manifest: str | bytes, arrivals: Iterable[bytes]) -> Log:
-    """name: of the folder, for messages. Raises BadInput with file and line."""
+    """name: of the folder, for messages. A last line that a kill has cut is left out. Raises BadInput with file and
+    line."""
     told = _model(Manifest, manifest, f"{name}/stand_in.json")
     rows: list[Arrival] = []
     for number, line in enumerate(arrivals, 1):
         if number > MOST_ROWS:
             raise BadInput(f"{name}/arrivals.jsonl: more than {MOST_ROWS} rows; judge a shorter run")
-        if line.strip():
+        if line.strip() and not _cut(line):
             rows.append(_model(Arrival, line, f"{name}/arrivals.jsonl:{number}"))
     _unique(rows, name)
     rows.sort(key=lambda row: (row.at_ns, len(row.arrival), row.arrival))
     return Log(manifest=told, arrivals=tuple(rows))
+
+
+def _cut(line: bytes) -> bool:
+    """Whether it is the last of its file, and was not written to its end."""
+    if line.endswith(b"\n"):
+        return False
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return True
+    return False
 
 
 def _unique(rows: list[Arrival], name: str) -> None:

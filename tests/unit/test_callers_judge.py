@@ -336,7 +336,7 @@ def test_half_open():
 
 
 def test_what_a_scenario_asks_for_is_judged_and_the_rest_is_listed():
-    log = Arrivals(judges=["caller.jittered", "caller.one_owner", "caller.unknown"]).at(1).log()
+    log = Arrivals(judges=["caller.jittered", "caller.one_owner", "caller.unknown"], ended_ns=9).at(1).log()
     judged = judge("x", log, Params())
     words = {verdict.check: verdict.word for verdict in judged.verdicts}
     assert words["caller.jittered"] is Word.INCONCLUSIVE
@@ -346,7 +346,7 @@ def test_what_a_scenario_asks_for_is_judged_and_the_rest_is_listed():
 
 
 def test_nothing_that_arrived_is_never_a_pass():
-    judged = judge("x", Arrivals(judges=["caller.one_owner"]).log(), Params())
+    judged = judge("x", Arrivals(judges=["caller.one_owner"], ended_ns=9).log(), Params())
     assert [verdict.word for verdict in judged.verdicts] == [Word.INCONCLUSIVE]
     assert "Nothing arrived" in judged.verdicts[0].sentence
 
@@ -356,10 +356,23 @@ def test_a_record_that_was_cut_short_is_invalid():
     assert [verdict.word for verdict in judged.verdicts] == [Word.INVALID]
 
 
+@pytest.mark.parametrize("arrivals", [Arrivals(), Arrivals().at(1)])
+def test_what_a_stand_in_that_was_killed_has_seen_is_invalid(arrivals):
+    (verdict,) = judge("x", arrivals.log(), Params()).verdicts
+    assert verdict.word is Word.INVALID
+    assert "was killed or still runs" in verdict.sentence
+
+
+def test_a_last_line_that_a_kill_has_cut_is_left_out():
+    row = b'{"arrival": "a1", "t_ns": 1}'
+    for cut in range(1, len(row)):
+        assert len(read_log("x", b'{"schema": 1, "scenario": "down"}', [row + b"\n", row[:cut]]).arrivals) == 1
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"{", "arrivals.jsonl:1: is not JSON"),
+        (b"{\n", "arrivals.jsonl:1: is not JSON"),
         (b'{"arrival": "a1"}', "t_ns: Field required"),
         (b'{"arrival": "a1", "t_ns": "1"}', "t_ns"),
         (b'{"arrival": "a1", "t_ns": 1, "answer": "loved"}', "answer"),
