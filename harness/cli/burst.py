@@ -10,14 +10,14 @@ import click
 
 from harness import checks, trial
 from harness.cli import options, targets
-from harness.cli.metrics_port import Meter, metering, metrics_option
+from harness.cli.metrics_port import metering, metrics_option
 from harness.cli.output import show_judged
 from harness.cli.outputs import Outputs, outputs_options
 from harness.cli.reading import DURATION, RATE, Parsed
 from harness.cli.replay import parse_replans
 from harness.cli.run import run_one
 from harness.errors import BadInput
-from harness.profile.loader import Loaded, from_document
+from harness.profile.loader import from_document
 from harness.profile.units import show_duration
 from harness.recorded.document import ReplanOption
 from harness.target.file import Described
@@ -118,11 +118,8 @@ def command(
     if dry_run:
         return targets.dry_run([loaded], where)
     with metering(metrics_port) as meter:
-        return show_judged([_run(loaded, where, reports, meter)], as_json, outputs, "overload burst")
-
-
-def _run(loaded: Loaded, where: trial.Target, reports: Path, meter: Meter) -> trial.Judged:
-    return run_one(loaded, where, reports, None, False, meter=meter)
+        judged = run_one(loaded, where, reports, meter=meter)
+        return show_judged([judged], as_json, outputs, "overload burst")
 
 
 def _ordinary_of(where: trial.Target, tenant: str) -> tuple[str, ...]:

@@ -89,8 +89,8 @@ def run_one(
     loaded: Loaded,
     target: trial.Target,
     reports: Path,
-    defect: str | None,
-    against: bool,
+    defect: str | None = None,
+    against: bool = False,
     workers: Workers = ALONE,
     meter: Meter = lambda loaded, on_progress: on_progress,
 ) -> trial.Judged:

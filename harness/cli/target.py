@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,12 @@ import click
 from rich.console import Console
 
 from harness import checks
-from harness.checks.tiers import Judgeable, Tier, given_by, judgeable
+from harness.checks.tiers import Judgeable, given_by, judgeable
 from harness.cli import options
 from harness.cli.output import echo_json
 from harness.cli.targets import dry_run
 from harness.errors import BadInput
+from harness.profile.errors import ProfileError
 from harness.report import grid
 from harness.report.text import clean
 from harness.target.file import Described, load_target, target_from_document, variable_of
@@ -27,6 +30,7 @@ from harness.target.tokens import credentials_of
 from harness.target.writing import Operation, Wish, read_openapi, target_text
 
 PROBE_TENANT = "probe"
+NEW_FILE = "the new file"
 MOST_PROBED = 20
 """Tenants of a profile, where none are named."""
 
@@ -69,7 +73,7 @@ def check(file: Path, profile: Path | None, tenants: tuple[str, ...], no_probe: 
         loaded = options.load_profile(profile, None, (), 1.0)
         dry_run([loaded], described)
         tenants = tenants or tuple(loaded.profile.tenants)[:MOST_PROBED]
-    given = _given(described)
+    given = given_by(evidence_of(described))
     found = [judgeable(name, given) for name in checks.CHECKS]
     probed = [] if no_probe else _probe(described, tenants)
     if as_json:
@@ -77,10 +81,6 @@ def check(file: Path, profile: Path | None, tenants: tuple[str, ...], no_probe: 
     else:
         _show(described, found, probed)
     return 2 if any(one.problem for one in probed) else 0
-
-
-def _given(described: Described) -> frozenset[Tier]:
-    return given_by(evidence_of(described))
 
 
 def _probe(described: Described, tenants: tuple[str, ...]) -> list[Probed]:
@@ -216,13 +216,16 @@ def init(
     if output is not None and output.exists() and not force:
         raise BadInput(f"{output}: is there already; give another name, or --force")
     server, chosen = _chosen(openapi, operation)
-    url = url or _asked("Where is the service", server or "http://127.0.0.1:8080")
-    name = name or _asked("What is it called", "staging")
-    tenants = tenants or _asked("Tenants that call it, with commas between", "A,B,C,D")
-    names = tuple(dict.fromkeys(part.strip() for part in tenants.split(",") if part.strip()))
+    some = Wish("staging", "http://127.0.0.1:8080")
+    url = url or _asked("Where is the service", server or some.url, lambda said: replace(some, url=said))
+    name = name or _asked("What is it called", some.name, lambda said: replace(some, name=said))
+    asked = "Tenants that call it, with commas between"
+    tenants = tenants or _asked(asked, "A,B,C,D", lambda said: replace(some, tenants=_names_in(said)))
+    names = _names_in(tenants)
     if chosen is None:
-        method = (method or _asked("Method of a call", "POST")).upper()
-        path = path or _asked("Path of a call", "/")
+        method = method or _asked("Method of a call", "POST", lambda said: replace(some, method=said.upper()))
+        method = method.upper()
+        path = path or _asked("Path of a call", "/", lambda said: replace(some, path=said))
         wish = Wish(name, url, method, path, {} if method in ("POST", "PUT", "PATCH") else None, names)
     else:
         wish = Wish(
@@ -242,8 +245,24 @@ def init(
     return 0
 
 
-def _asked(question: str, default: str) -> str:
-    return str(click.prompt(question, default=default, err=True)) if sys.stdin.isatty() else default
+def _asked(question: str, default: str, wish: Callable[[str], Wish]) -> str:
+    """Asked again until a file with this answer would be sound."""
+
+    def sound(said: str) -> str:
+        try:
+            _must_be_sound(target_text(wish(said)))
+        except (BadInput, ProfileError) as error:
+            raise click.UsageError(str(error).removeprefix(f"{NEW_FILE}: ")) from None
+        return said
+
+    return str(click.prompt(question, default=default, value_proc=sound, err=True)) if sys.stdin.isatty() else default
+
+
+def _names_in(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise BadInput(f"tenants: {text!r}: expected names with commas between, such as A,B,C")
+    return names
 
 
 def _chosen(openapi: Path | None, operation: str | None) -> tuple[str | None, Operation | None]:
@@ -264,8 +283,8 @@ def _chosen(openapi: Path | None, operation: str | None) -> tuple[str | None, Op
 def target_of_text(text: str) -> TargetFile:
     from harness.profile import nodes
 
-    root, _ = nodes.compose(text, "the new file")
-    return target_from_document(root.plain(), Path.cwd(), "the new file").target
+    root, _ = nodes.compose(text, NEW_FILE)
+    return target_from_document(root.plain(), Path.cwd(), NEW_FILE).target
 
 
 def _must_be_sound(text: str) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from harness.profile.base import Part
+from harness.profile.base import ASKED, HIDDEN, NAME_RULE, Part
 from harness.profile.errors import MOST_FOUND, Problem, did_you_mean, listed
 from harness.profile.nodes import Mark, Node
 from harness.profile.paths import Path, Step, show_path
@@ -137,7 +137,8 @@ def _next(node: Node, steps: list[Step]) -> tuple[int, Step]:
 def _explain_one(details: ErrorDetails, start: _Place, model: type[Part]) -> Problem:
     loc, kind = details["loc"], details["type"]
     if loc and loc[-1] == "[key]":
-        return _locate(start, loc[:-1]).problem(_NAME_RULE, at_key=True, show=False)
+        rule = _of_pattern(details) if kind == "string_pattern_mismatch" else NAME_RULE
+        return _locate(start, loc[:-1]).problem(rule, at_key=True, show=False)
     place = _locate(start, loc)
     if kind == "missing":
         return place.problem(f"'{loc[-1]}' is missing", at_key=True, show=False)
@@ -148,10 +149,9 @@ def _explain_one(details: ErrorDetails, start: _Place, model: type[Part]) -> Pro
     if kind == "literal_error":
         options = [str(option) for option in get_args(annotation)]
         return place.problem(f"expected one of {listed(options)}", _close(place.node.text, options))
-    return place.problem(_rule(details, annotation))
+    return place.problem(_rule(details, annotation), show=details.get("ctx", {}).get("pattern") not in HIDDEN)
 
 
-_NAME_RULE = "a name has 1 to 200 characters, no control characters, and no space at its ends"
 _KINDS = {
     "int_type": "expected a whole number, such as 8",
     "int_parsing": "expected a whole number, such as 8",
@@ -184,15 +184,15 @@ def _rule(details: ErrorDetails, annotation: Any) -> str:
         few = kind == "too_short"
         return f"expected at {'least' if few else 'most'} {ctx['min_length' if few else 'max_length']} entries"
     if kind == "string_pattern_mismatch":
-        is_name = "a-z" not in ctx["pattern"]
-        return (
-            _NAME_RULE
-            if is_name
-            else "expected letters, digits, '.', '_' and '-', at most 100, a letter or digit first"
-        )
+        return _of_pattern(details)
     if kind == "string_too_long":
         return f"expected at most {ctx['max_length']} characters"
     return details["msg"][:1].lower() + details["msg"][1:]
+
+
+def _of_pattern(details: ErrorDetails) -> str:
+    pattern = details.get("ctx", {}).get("pattern", "")
+    return ASKED.get(pattern, f"does not fit the pattern {pattern}")
 
 
 def _close(word: str, options: list[str]) -> str:

@@ -13,7 +13,18 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from harness.profile.base import Count, DurationNs, Name, Part, RatePerS, RetriedOutcome, Share, ToolName, TrafficClass
+from harness.profile.base import (
+    Count,
+    DurationNs,
+    Name,
+    Part,
+    RatePerS,
+    RetriedOutcome,
+    Share,
+    ToolName,
+    TrafficClass,
+    written,
+)
 from harness.profile.capacity import Capacity, Fault, RunGroup
 from harness.profile.rules import Contradictions, contradictions
 from harness.profile.tree import Loop
@@ -292,7 +303,10 @@ class Recorded(Part):
 class Claims(Part):
     """A header in which the tenant claims with each call to be another one, of so many; its credential stays."""
 
-    header: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")] = "X-Tenant"
+    header: Annotated[
+        str,
+        written(r"^[A-Za-z][A-Za-z0-9-]{0,63}$", "expected a header's name: letters, digits and '-', a letter first"),
+    ] = "X-Tenant"
     values: Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 
     @model_validator(mode="after")
@@ -384,7 +398,7 @@ class Phases(Part):
 class Profile(Part):
     """One trial, completely described. Field order here is the order in error messages and in the schema."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    name: ToolName
     about: str = ""
     duration: DurationNs
     phases: Phases = Phases()

@@ -246,10 +246,18 @@ def tokens_for(
     Raises BadInput that names every missing variable and never shows what is in one."""
     tokens: dict[str, str] = {}
     missing = []
+    made_for: dict[str, str] = {}
     for tenant in tenants:
         variable = variable_of(credentials, tenant)
         if variable is None:
             continue
+        if tenant not in credentials.tenants and TENANT_MARK in (credentials.env or ""):
+            other = made_for.setdefault(variable, tenant)
+            if other != tenant:
+                raise BadInput(
+                    f"tenants {other!r} and {tenant!r} would both have the token of {variable} (credentials.env), and "
+                    "be one tenant to the service; give one of them a variable of its own in `credentials.tenants`"
+                )
         value = environment.get(variable)
         if value:
             tokens[tenant] = value

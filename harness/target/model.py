@@ -20,14 +20,38 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from harness.ledger.outcomes import FROM_SERVICE, QUEUED
-from harness.profile.base import Count, DurationNs, Name, Part, RatePerS
+from harness.profile.base import Count, DurationNs, Name, Part, RatePerS, ToolName, written
 from harness.profile.rules import Contradiction, Contradictions
 
 Text = Annotated[str, Field(min_length=1, max_length=8192)]
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
-HeaderText = Annotated[str, Field(max_length=8192, pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,199}$")]
-Pointer = Annotated[str, Field(pattern=r"^(/[^\x00-\x1f]*)?$", max_length=1000)]
+HeaderName = Annotated[
+    str,
+    written(
+        r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$",
+        "a header's name has 1 to 100 letters, digits and such signs as '-', without spaces and ':'",
+    ),
+]
+HeaderText = Annotated[
+    str,
+    written(
+        r"^[^\x00-\x08\x0a-\x1f\x7f]*$",
+        "a header's value is one line, without control characters",
+        max_length=8192,
+    ),
+]
+Variable = Annotated[
+    str,
+    written(
+        r"^[A-Za-z_][A-Za-z0-9_]{0,199}$",
+        "expected the name of an environment variable, such as TOKEN_A: letters, digits and '_', no digit first; the "
+        "token itself is never in the file",
+        hidden=True,
+    ),
+]
+Pointer = Annotated[
+    str,
+    written(r"^(/[^\x00-\x1f]*)?$", "expected a JSON pointer that begins with '/': /error/code", max_length=1000),
+]
 """A JSON pointer (RFC 6901): `/error/code`; the empty one is the whole document."""
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Outcome = Literal[
@@ -122,7 +146,9 @@ class Request(Part):
     alone becomes its value, a number or a list as it is."""
 
     method: Method = "POST"
-    path: Annotated[str, Field(pattern=r"^/", max_length=8192)] = "/"
+    path: Annotated[
+        str, written(r"^/", "expected a path that begins with '/'; what it is under goes into `url`", max_length=8192)
+    ] = "/"
     headers: dict[HeaderName, HeaderText] = {}
     body: Any = None
 
@@ -140,13 +166,18 @@ class Request(Part):
         return self
 
 
+PathStart = Annotated[
+    str, written(r"^/[!-~]*$", "expected the beginning of a path, such as /v1, without spaces", max_length=1000)
+]
+
+
 class Recorded(Part):
     """How calls that have their own method and path, those of a recorded log, are sent: `strip` is taken off the front
     of the path where it is there, then `prefix` is put before it. query: `drop` leaves it out. headers and body may
     hold what those of `call` may; body: of a POST, PUT or PATCH whose own was not recorded."""
 
-    strip: Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=1000)] | None = None
-    prefix: Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=1000)] | None = None
+    strip: PathStart | None = None
+    prefix: PathStart | None = None
     query: Literal["keep", "drop"] = "keep"
     headers: dict[HeaderName, HeaderText] = {}
     body: Any = {}
@@ -162,7 +193,13 @@ class OutcomeRule(Part):
     pointer: Pointer | None = None
     equals: str | int | bool | list[str | int | bool] | None = None
     outcome: Outcome
-    reason: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")] | None = None
+    reason: (
+        Annotated[
+            str,
+            written(r"^[A-Za-z0-9_.-]{1,100}$", "expected one word of letters, digits, '.', '_' and '-', at most 100"),
+        ]
+        | None
+    ) = None
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -335,7 +372,7 @@ class EvidenceSources(Part):
 class TargetFile(Part):
     """One target, completely described. Field order here is the order in error messages and in the schema."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    name: ToolName
     about: str = ""
     url: Text
     allow: Annotated[list[Text], Field(max_length=100)] = []
@@ -352,7 +389,16 @@ class TargetFile(Part):
     runs: Runs | None = None
     faults: Faults | None = None
     evidence: EvidenceSources = EvidenceSources()
-    driver: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
+    driver: (
+        Annotated[
+            str,
+            written(
+                r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+                "expected module:Class, such as mine:Staging for the class Staging of mine.py beside this file",
+            ),
+        ]
+        | None
+    ) = None
 
     @property
     def host(self) -> str:

@@ -42,7 +42,7 @@ class Wish:
 def target_text(wish: Wish) -> str:
     host = urlsplit(wish.url).hostname or ""
     away = not is_loopback(host)
-    variables = "\n".join(f"    {_quoted(tenant)}: {_variable(tenant)}" for tenant in wish.tenants)
+    variables = "\n".join(f"    {_quoted(tenant)}: {name}" for tenant, name in _variables(wish.tenants).items())
     body = "" if wish.body is None else f"\n  body: {_flow(wish.body)}"
     data = "".join(f"\n  {name}: {_flow(values)}" for name, values in wish.data.items())
     rules = "\n".join(
@@ -58,8 +58,8 @@ def target_text(wish: Wish) -> str:
 #
 # Every key: docs/targets.md. Secrets are never here: tokens come from environment variables.
 
-name: {wish.name}
-url: {wish.url}
+name: {_quoted(wish.name)}
+url: {_quoted(wish.url)}
 
 # Hosts that may be loaded; loopback always may.
 {f"allow: [{host}]" if away else "# allow: [staging.example]"}
@@ -106,12 +106,19 @@ answers:
 """
 
 
-def _variable(tenant: str) -> str:
-    return "TOKEN_" + "".join(char if char.isascii() and char.isalnum() else "_" for char in tenant.upper())
+def _variables(tenants: tuple[str, ...]) -> dict[str, str]:
+    """No two tenants of one variable: to the service they would be one."""
+    variables: dict[str, str] = {}
+    for place, tenant in enumerate(tenants):
+        name = "TOKEN_" + "".join(char if char.isascii() and char.isalnum() else "_" for char in tenant.upper())
+        variables[tenant] = name if name not in variables.values() else f"{name}_{place + 1}"
+    return variables
 
 
 def _quoted(text: str) -> str:
-    return text if re.fullmatch(r"[A-Za-z/][A-Za-z0-9_./-]*", text) else orjson.dumps(text).decode()
+    """As it stands where YAML reads it as this very text, else between quotes."""
+    plain = re.fullmatch(r"[A-Za-z/][A-Za-z0-9_./:-]*", text) is not None and not text.endswith(":")
+    return text if plain and yaml.safe_load(text) == text else orjson.dumps(text).decode()
 
 
 def _flow(value: Any) -> str:
@@ -147,8 +154,9 @@ def read_openapi(file: Path) -> tuple[str | None, list[Operation]]:
         # Aliases are shared, not written out, and nothing but plain values is made.
         document = yaml.safe_load(data.decode("utf-8-sig"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        where = str(getattr(error, "problem_mark", "") or "").strip().replace("\n", " ")
-        raise BadInput(f"{file}: neither JSON nor YAML that can be read {where}".rstrip()) from None
+        mark = getattr(error, "problem_mark", None)
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+        raise BadInput(f"{file}{where}: neither JSON nor YAML that can be read") from None
     paths = document.get("paths") if isinstance(document, dict) else None
     if not isinstance(paths, dict):
         raise BadInput(f"{file}: not an OpenAPI document: it has no `paths`; give one of version 3")

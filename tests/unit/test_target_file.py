@@ -151,3 +151,47 @@ def test_not_a_mapping_not_there_not_text(tmp_path):
     with pytest.raises(TargetFileError, match="the file cannot be read: No such file"):
         load_target(tmp_path / "absent.yaml")
     assert "a target file is one document" in problems_of(tmp_path, "name: a\n---\nname: b\n")[0]
+
+
+WRONG_TEXTS = """\
+name: my shop
+url: http://127.0.0.1:8080
+credentials:
+  header: "X Key"
+  tenants: {A: s3cret-of-A-7f2c, " B": TOKEN_B}
+call: {path: orders, headers: {"X Y": a, X-B: "a\\nb"}}
+recorded: {strip: v1}
+answers: {outcome: [{pointer: error.code, equals: x, outcome: failed, reason: two words}]}
+driver: mine.Staging
+"""
+
+
+def test_a_text_that_does_not_fit_is_told_what_is_asked_for_there_and_no_token_is_shown(tmp_path):
+    found = problems_of(tmp_path, WRONG_TEXTS)
+    header = "a header's name has 1 to 100 letters, digits and such signs as '-', without spaces and ':'"
+    assert found == [
+        "1:7: name: 'my shop': expected letters, digits, '.', '_' and '-', at most 100, a letter or digit first",
+        f"4:11: credentials.header: 'X Key': {header}",
+        "5:16: credentials.tenants.A: expected the name of an environment variable, such as TOKEN_A: letters, digits "
+        "and '_', no digit first; the token itself is never in the file",
+        '5:34: credentials.tenants." B": a name has 1 to 200 characters, no control characters, and no space at its '
+        "ends",
+        "6:14: call.path: 'orders': expected a path that begins with '/'; what it is under goes into `url`",
+        f'6:32: call.headers."X Y": {header}',
+        "6:47: call.headers.X-B: 'a\\nb': a header's value is one line, without control characters",
+        "7:19: recorded.strip: 'v1': expected the beginning of a path, such as /v1, without spaces",
+        "8:31: answers.outcome.0.pointer: 'error.code': expected a JSON pointer that begins with '/': /error/code",
+        "8:79: answers.outcome.0.reason: 'two words': expected one word of letters, digits, '.', '_' and '-', at most "
+        "100",
+        "9:9: driver: 'mine.Staging': expected module:Class, such as mine:Staging for the class Staging of mine.py "
+        "beside this file",
+    ]
+
+
+def test_two_tenants_that_would_have_one_token_are_told_apart_first():
+    shared = Credentials(env="T_{TENANT}")
+    with pytest.raises(BadInput, match="tenants 'a-b' and 'a_b' would both have the token of T_A_B"):
+        tokens_for(shared, ["a-b", "c", "a_b"], {"T_A_B": "x", "T_C": "y"})
+    apart = Credentials(env="T_{TENANT}", tenants={"a_b": "OTHER"})
+    assert tokens_for(apart, ["a-b", "a_b"], {"T_A_B": "x", "OTHER": "y"}) == {"a-b": "x", "a_b": "y"}
+    assert tokens_for(Credentials(env="ONE"), ["a", "b"], {"ONE": "x"}) == {"a": "x", "b": "x"}
