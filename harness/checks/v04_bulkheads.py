@@ -7,7 +7,8 @@ of whose steps go there is a bystander. For each, burst (and recovery, where lea
     slots in use at the bulkheads they call   up by less than a margin, as the controller says at each admission
 
 and of the slowed one: its limit holds all the same, and the slots of calls that timed out come back, so that it serves
-again in recovery. Source: M. Nygard, Release It!, chapter 5 (bulkheads).
+again in recovery. A step of a batch that calls the slowed one, too, holds no slot elsewhere while it waits: once it is
+admitted, its call arrives. Source: M. Nygard, Release It!, chapter 5 (bulkheads).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from harness.checks.capacity_frames import (
     BulkheadKey,
     Frame,
     Run,
+    Step,
+    bulkhead_of,
     bulkheads,
     by_bulkhead,
     frame_of,
@@ -31,8 +34,9 @@ from harness.checks.capacity_frames import (
     was_full,
     within_limits,
 )
+from harness.checks.context import NS_PER_MS
 from harness.checks.registry import CHECKS, Check
-from harness.checks.rules import Rule, at_least, enough, unmoved, verdict, withheld
+from harness.checks.rules import Rule, at_least, at_most, enough, unmoved, verdict, withheld
 from harness.checks.v03_tenant_share import latency_margin
 from harness.checks.verdict import Verdict
 from harness.ledger.evidence import Row
@@ -52,7 +56,8 @@ class Params(Part):
     the mean; left out, half of the longest service time. slots_up: share of a limit by which the slots in use may rise,
     one slot at least. timeouts: calls of the slowed bulkhead that must have timed out. recovered: share of its calls
     that recovery must serve, after `settle`, of `back` at least. mixed: batches that must have called the slowed
-    dependency and another one together.
+    dependency and another one together; idle: longest that a slot of theirs may be held with no call under way, and
+    held_idle: how many may take longer (a connection may have to be opened anew).
     """
 
     served_down_pp: Points = 1.0
@@ -66,6 +71,8 @@ class Params(Part):
     settle: DurationNs = 500_000_000
     back: Count = 40
     mixed: Count = 20
+    idle: DurationNs = 150_000_000
+    held_idle: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] = 1
 
 
 def judge(trial: Trial, params: Params) -> Verdict:
@@ -83,8 +90,9 @@ def judge(trial: Trial, params: Params) -> Verdict:
         return withheld(NAME, "no fault slows a dependency in the burst", "`faults: [{kind: slow, factor: 10, ...}]`")
     rules = _bystanders(frame, params, slowed, phases.calm, phases.burst)
     rules += _in_use(frame, params, slowed, phases.calm, phases.burst)
-    rules += [*within_limits(frame), *_come_back(frame, params, slowed)]
-    rules += _evidence(frame, params, slowed, phases.burst)
+    mixed = _mixed(frame, slowed)
+    rules += [*within_limits(frame), *_come_back(frame, params, slowed), _held_idle(frame, params, slowed, mixed)]
+    rules += _evidence(frame, params, slowed, phases.burst, len(mixed))
     names = ", ".join(bystanders(frame, slowed))
     passed = (
         f"While {_shown(slowed)} slowed down, {names} kept served share, refusals, latency and slots; its own limit "
@@ -203,7 +211,25 @@ def timed_out(frame: Frame, key: BulkheadKey) -> list[Row]:
     ]  # fmt: skip
 
 
-def _evidence(frame: Frame, params: Params, slowed: set[BulkheadKey], burst: Window) -> list[Rule]:
+def _held_idle(frame: Frame, params: Params, slowed: set[BulkheadKey], mixed: list[list[Step]]) -> Rule:
+    """A slot of another dependency that is held while the batch waits for the slowed one: admitted, and no call."""
+    others = [step for steps in mixed for step in steps if bulkhead_of(step) not in slowed]
+    idle: dict[str, int] = {}
+    for step in others:
+        admitted = step.decided("admitted")
+        after = next((row for row in (*step.arrivals[:1], step.end) if row is not None), None)
+        if admitted is not None and after is not None:
+            held_ns = frame.stalls.between(int(admitted["t_ns"]), int(after["t_ns"]))
+            if held_ns > params.idle:
+                idle[step.id] = held_ns
+    text = (
+        f"{len(idle)} steps of batches that call {_shown(slowed)}, too, held a slot elsewhere, with no call under way "
+        f"for up to {max(idle.values(), default=0) / NS_PER_MS:.0f} ms"
+    )
+    return at_most("batches", "slots held idle", len(idle), params.held_idle, "steps", len(others), text, list(idle))
+
+
+def _evidence(frame: Frame, params: Params, slowed: set[BulkheadKey], burst: Window, mixed: int) -> list[Rule]:
     tenants = bystanders(frame, slowed)
     capacity = frame.profile.capacity
     all_keys = {
@@ -211,11 +237,6 @@ def _evidence(frame: Frame, params: Params, slowed: set[BulkheadKey], burst: Win
     } - slowed
     watched = set().union(*tenants.values()) if tenants else set()
     late = sum(len(timed_out(frame, key)) for key in slowed)
-    mixed = sum(
-        bool({(s.arrivals or s.decisions)[0].get("dependency") for s in steps} & {d for d, _ in slowed})
-        and len({(s.arrivals or s.decisions)[0].get("dependency") for s in steps}) > 1
-        for steps in _batches(frame)
-    )
     full = sum(was_full(frame, key, burst.from_ns, burst.to_ns) for key in slowed)
     others = set(capacity.dependencies) if capacity and frame.bundled else {key[0] for key in all_keys}
     whole = {name for name in others if not any(key[0] == name for key in slowed)}
@@ -229,12 +250,15 @@ def _evidence(frame: Frame, params: Params, slowed: set[BulkheadKey], burst: Win
     ]  # fmt: skip
 
 
-def _batches(frame: Frame) -> list[list]:  # type: ignore[type-arg]
-    found: dict[tuple[str, str], list] = {}  # type: ignore[type-arg]
+def _mixed(frame: Frame, slowed: set[BulkheadKey]) -> list[list[Step]]:
+    """Steps of each batch that called a slowed dependency and another one."""
+    found: dict[tuple[str, str], list[Step]] = {}
     for step in frame.steps.values():
         if step.arrivals or step.decisions:
             found.setdefault((step.run, step.batch), []).append(step)
-    return list(found.values())
+    names = {dependency for dependency, _ in slowed}
+    called = ((steps, {bulkhead_of(step)[0] for step in steps}) for steps in found.values())
+    return [steps for steps, dependencies in called if len(dependencies) > 1 and dependencies & names]
 
 
 CHECKS[NAME] = Check(
