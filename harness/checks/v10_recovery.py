@@ -1,7 +1,8 @@
 """v10.outage_recovery: after a long outage the backlog drains in order and in bounds, and the dependency stays up.
 
-From the first opening of a dependency's circuit to its closing is the outage; from the closing until the last step that
-was waiting then has started is the drain. Then
+From an opening of a dependency's circuit to its closing is an outage; from the closing until the last step that was
+waiting then has started is the drain. A trial may have several, each judged until the next fault of its dependency
+begins. Then
 
     stale work   never starts, and ends `expired`
     order        of those that wait, the higher class starts first, then the earlier deadline
@@ -76,12 +77,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Of one dependency. waits: all steps that waited for it, in the whole trial; backlog: those at the closing;
-    drained_ns: when the last of them started."""
+    """Of one dependency. until_ns: when its next fault begins. steps: those first heard of before that (and after the
+    outage before); waits: those of them that waited; backlog: those at the closing; drained_ns: when the last of it
+    started."""
 
     dependency: str
     opened_ns: int
     closed_ns: int
+    until_ns: int
     stages: list[Stage]
     steps: list[StepRows]
     waits: list[Wait]
@@ -94,14 +97,16 @@ def judge(trial: Trial, params: Params) -> Verdict:
     withheld = missing(NAME, frame.evidence, "decisions", "arrivals")
     if withheld:
         return withheld
-    outages = list(_outages(frame))
-    if not outages and (lost := _never_recovered(frame, params)):
+    outages, lost = list(_outages(frame)), _never_recovered(frame, params)
+    if not outages and lost:
         return rules.verdict(NAME, lost, "")
     if not outages:
         what = "no circuit opened and closed again: there was no outage to recover from"
         return rules.withheld(NAME, what, "a fault (`outage` or `hang`) that lasts, ends, and is followed by more load")
-    found = [rule for outage in outages for rule in _judge_one(frame, outage, params)]
-    drained = sum(1 for outage in outages for wait in outage.backlog if wait.started)
+    # Of several outages those judge that left a backlog to drain.
+    outages = [outage for outage in outages if _drained(outage) >= params.drained] or outages[:1]
+    found = [*lost, *(rule for outage in outages for rule in _judge_one(frame, outage, params))]
+    drained = sum(map(_drained, outages))
     stale = sum(len(_stale(frame, outage, params.late)) for outage in outages)
     passed = (
         f"{stale} stale steps expired and none of them started; {drained} others drained by class and deadline, under "
@@ -111,18 +116,27 @@ def judge(trial: Trial, params: Params) -> Verdict:
 
 
 def _outages(frame: Frame) -> Iterator[Outage]:
-    """The first of each dependency whose circuit opened and closed again."""
+    """Of each dependency: from an opening of its circuit to the closing after it. An opening after the first is another
+    outage if a fault of the profile has begun since."""
     for name in frame.circuits:
-        of_circuit = stages(frame, name)
-        opened = next((s for s in of_circuit if s.state == OPEN and s.after == CLOSED), None)
-        closed = next((s for s in of_circuit if opened and s.state == CLOSED and s.from_ns > opened.from_ns), None)
-        if opened is None or closed is None:
-            continue
-        steps = frame.of_dependency(name)
-        waits = [wait for step in steps for wait in _wait(frame, step)]
-        backlog = [w for w in waits if w.from_ns < closed.from_ns < w.to_ns]
-        drained_ns = max((w.to_ns for w in backlog if w.started), default=closed.from_ns)
-        yield Outage(name, opened.from_ns, closed.from_ns, of_circuit, steps, waits, backlog, drained_ns)
+        of_circuit, all_steps = stages(frame, name), frame.of_dependency(name)
+        faults = sorted(fault.from_ns for fault in frame.profile.faults if fault.dependency == name)
+        since_ns, until_ns = 0, -1
+        for opened in (s for s in of_circuit if s.state == OPEN and s.after == CLOSED):
+            closed = next((s for s in of_circuit if s.state == CLOSED and s.from_ns > opened.from_ns), None)
+            if closed is None or opened.from_ns < until_ns:
+                continue
+            until_ns = next((begin for begin in faults if begin >= closed.from_ns), NEVER_NS)
+            steps = [step for step in all_steps if since_ns <= step.first_ns < until_ns]
+            since_ns = until_ns
+            waits = [wait for step in steps for wait in _wait(frame, step)]
+            backlog = [w for w in waits if w.from_ns < closed.from_ns < w.to_ns]
+            drained_ns = max((w.to_ns for w in backlog if w.started), default=closed.from_ns)
+            yield Outage(name, opened.from_ns, closed.from_ns, until_ns, of_circuit, steps, waits, backlog, drained_ns)
+
+
+def _drained(outage: Outage) -> int:
+    return sum(1 for wait in outage.backlog if wait.started)
 
 
 def _never_recovered(frame: Frame, params: Params) -> list[Rule]:
@@ -163,7 +177,7 @@ def _judge_one(frame: Frame, outage: Outage, params: Params) -> Iterator[Rule]:
     yield from _queue(frame, outage, params)
     yield from _rate(frame, outage, params)
     yield _stays_closed(frame, outage, params)
-    drained = sum(1 for wait in outage.backlog if wait.started)
+    drained = _drained(outage)
     ordered = _held_up_by_fifo(outage.backlog)
     for what, n, least, add in (
         ("waiting at the closing, and started", drained, params.drained, "more work that waits through the outage"),
@@ -230,10 +244,10 @@ def _interactive(frame: Frame, outage: Outage, params: Params) -> Rule:
             continue
         in_drain += step.first_ns <= outage.drained_ns
         until = at(step.attempts[0]) if step.attempts else at(step.end) if step.end else NEVER_NS
-        waited = frame.stalls.between(step.first_ns, until)
+        waited = frame.stalls.between(step.first_ns, min(until, outage.until_ns))
         if waited > params.interactive_wait:
             breaches.append((step.id, f"waited {waited / NS_PER_MS:.0f} ms, at most {_ms(params.interactive_wait)}"))
-        elif step.outcome not in (SERVED, None):
+        elif step.outcome not in (SERVED, None) and step.end and at(step.end) < outage.until_ns:
             breaches.append((step.id, f"ended {step.outcome}"))
     add = "interactive steps while the backlog drains"
     what = "of interactive work were held up by the backlog"
