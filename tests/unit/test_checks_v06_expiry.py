@@ -33,7 +33,7 @@ def test_the_healthy_controller_passes(trial):
     found = verdict(trial, CHECK)
     assert found.word is Word.PASS
     assert found.sentence == (
-        "38 steps were waiting when their deadline passed: none of them started, each was recorded `expired`, and what "
+        "45 steps were waiting when their deadline passed: none of them started, each was recorded `expired`, and what "
         "they had reserved was returned."
     )
 
