@@ -152,6 +152,11 @@ def _request(frame: Frame, row: Row, told_class: str | None) -> Request:
     )
 
 
+def stood_still(frame: CostFrame, from_ns: int, to_ns: int) -> bool:
+    """Whether the stub stood still for most of a time: a deadline or a timeout that passed in it says nothing."""
+    return 2 * frame.frame.stalls.stalled_ns(from_ns, to_ns) > to_ns - from_ns
+
+
 def level_of(bucket: Bucket, spent: Iterable[tuple[int, int]], at_ns: int | None = None) -> tuple[float, int]:
     """(least level, when) of a bucket that starts full and is charged (when, tokens), in order of time; with `at_ns`
     its level then.

@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from harness.checks.cost_rows import REFUSED, SESSIONS, CostFrame, Request, cost_frame
+from harness.checks.cost_rows import REFUSED, SESSIONS, CostFrame, Request, cost_frame, stood_still
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_least, at_most, enough, verdict, withheld
 from harness.checks.verdict import Verdict
@@ -80,12 +80,6 @@ def _wait_ns(frame: CostFrame, request: Request) -> int:
     return stalls_on_the_way(frame.frame.trial).between(request.due_ns, request.answered_ns)
 
 
-def _stood_still(frame: CostFrame, request: Request) -> bool:
-    """Whether most of its wait was none of the service's: a deadline that passed then says nothing."""
-    stalled_ns = frame.frame.stalls.stalled_ns(request.due_ns, request.answered_ns)
-    return 2 * stalled_ns > request.answered_ns - request.due_ns
-
-
 def _apart(frame: CostFrame, small: list[Request], typical_ns: float, params: Params) -> Rule:
     waits = [_wait_ns(frame, r) for r in small]
     p95_ns = float(np.quantile(waits, 0.95)) if waits else 0.0
@@ -99,7 +93,7 @@ def _apart(frame: CostFrame, small: list[Request], typical_ns: float, params: Pa
 
 
 def _let_in(frame: CostFrame, small: list[Request], params: Params) -> Rule:
-    small = [r for r in small if r.outcome != EXPIRED or not _stood_still(frame, r)]
+    small = [r for r in small if r.outcome != EXPIRED or not stood_still(frame, r.due_ns, r.answered_ns)]
     turned_away = [r.call for r in small if (r.outcome in REFUSED and r.reason == SESSIONS) or r.outcome == EXPIRED]
     share = len(turned_away) / len(small) if small else 0.0
     sentence = f"{len(turned_away)} of {len(small)} short runs got no session"

@@ -6,7 +6,8 @@
 
 Judged by what the callers were told and by what then arrived: a pool that lost a unit to each refusal cannot admit
 those runs. A pool that was in use when they asked proves nothing: on a machine that stood still an earlier run may not
-have ended by then, or may have slipped in where it was to be refused. It must never pass because nothing was refused,
+have ended by then, or may have slipped in where it was to be refused. Nor does one whose time ran out while the stub
+stood still. It must never pass because nothing was refused,
 or because the last runs asked for little.
 """
 
@@ -24,6 +25,7 @@ from harness.checks.cost_rows import (
     cost_frame,
     level_of,
     refusals_by_pool,
+    stood_still,
 )
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, verdict, withheld
@@ -71,7 +73,7 @@ def _whole(frame: CostFrame, last: list[Request], params: Params) -> Rule:
     breaches: list[Breach] = []
     first_ns = min((r.due_ns for r in last), default=0)
     earlier = [r for r in frame.requests if r.run is not None and r.due_ns < first_ns]
-    judged = [r for r in last if r.outcome not in REFUSED or not _in_use(frame, earlier, r)]
+    judged = [r for r in last if not _proves_nothing(frame, earlier, r)]
     for request in judged:
         if request.outcome != SERVED:
             breaches.append((request.call, f"{request.tenant}: {request.outcome}, {request.reason}"))
@@ -80,6 +82,14 @@ def _whole(frame: CostFrame, last: list[Request], params: Params) -> Rule:
     add = "runs in the phase `recovery` that claim all of each pool"
     what = "were refused though every pool should have been whole"
     return never("pools", what, breaches, len(judged), max(params.whole, len(last)), add, "runs")
+
+
+def _proves_nothing(frame: CostFrame, earlier: list[Request], request: Request) -> bool:
+    """It was refused what was in use, or its time ran out while the stub stood still."""
+    if request.outcome in REFUSED:
+        return _in_use(frame, earlier, request)
+    arrived = bool(frame.frame.of_run.get(request.run or ""))
+    return not arrived and stood_still(frame, request.due_ns, request.last_ns)
 
 
 def _in_use(frame: CostFrame, earlier: list[Request], request: Request) -> bool:

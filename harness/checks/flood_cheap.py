@@ -83,7 +83,8 @@ def _paid(costs: CostFrame, flood: str, params: Params, refused: int) -> Rule:
 
 def _told(costs: CostFrame, flood: str) -> Rule:
     """Whatever became of its requests was served or a typed refusal."""
-    mine = [asked_of(costs, request) for request in costs.of_tenant(flood)]
+    every = (asked_of(costs, request) for request in costs.of_tenant(flood))
+    mine = [one for one in every if not one.stood_still]
     wrong: list[Breach] = [
         (one.request.call, one.request.outcome)
         for one in mine

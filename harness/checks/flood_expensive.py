@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.checks.capacity_frames import OPEN_RUN
-from harness.checks.cost_rows import REFUSED, CostFrame, Request, cost_frame, overdrawn
+from harness.checks.cost_rows import REFUSED, CostFrame, Request, cost_frame, overdrawn, stood_still
 from harness.checks.flood_rows import Share, Unmoved, asked_of, unmoved
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, enough, verdict, withheld
@@ -92,16 +92,19 @@ def _opens(costs: CostFrame, request: Request, *outcomes: str) -> list[str]:
 def _modest(costs: CostFrame, others: Iterable[str], params: Params) -> Rule:
     """Trees of the others: wide, and paid for."""
     mine = [r for tenant in others for r in costs.of_tenant(tenant) if 0 < agents_of(r.group) < params.agents]
+    every = [(asked_of(costs, r), _opens(costs, r, *REFUSED)) for r in mine]
+    judged = [(one, refused) for one, refused in every if refused or not one.stood_still]
     wrong: list[Breach] = [
-        (r.call, f"{len(_opens(costs, r, *REFUSED))} of {agents_of(r.group)} sub-agents refused")
-        for r in mine
-        if not asked_of(costs, r).served or _opens(costs, r, *REFUSED)
+        (one.request.call, f"{len(refused)} of {agents_of(one.request.group)} sub-agents refused")
+        for one, refused in judged
+        if refused or not one.served
     ]
-    return never("requests", "with a few sub-agents were not let through whole", wrong, len(mine), params.modest,
+    return never("requests", "with a few sub-agents were not let through whole", wrong, len(judged), params.modest,
                  "requests of other tenants with a few sub-agents that their buckets pay for", "requests")  # fmt: skip
 
 
 def _told(costs: CostFrame, floods: list[Request]) -> Rule:
+    floods = [r for r in floods if not stood_still(costs, r.due_ns, r.last_ns)]
     every = [call for r in floods for call in _opens(costs, r, SERVED, *REFUSED)]
     asked = sum(agents_of(r.group) for r in floods if r.run is not None)
     wrong: list[Breach] = [("", f"{len(every)} of {asked} were answered so")] if len(every) < asked else []

@@ -2,7 +2,8 @@
 
 A request is a run that its tenant asked for. It is served when it was opened and all that it submitted was served; how
 long it took is from due to the last of these answers, by its caller's clock, less what the harness's own processes
-stood still.
+stood still. One that ran out of time while the stub stood still for most of it is nobody's loss, and is left out; one
+that was refused is not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from harness.checks.capacity_frames import SUBMIT
-from harness.checks.cost_rows import CostFrame, Request
+from harness.checks.cost_rows import REFUSED, CostFrame, Request, stood_still
 from harness.checks.rules import Rule, at_most, enough
 from harness.ledger.outcomes import COALESCED, SERVED
 from harness.ledger.stalls import stalls_on_the_way
@@ -39,6 +40,8 @@ class Asked:
     request: Request
     served: bool
     took_ns: int
+    stood_still: bool
+    """It was neither served nor refused: its time ran out while the stub stood still."""
 
 
 def asked_of(costs: CostFrame, request: Request) -> Asked:
@@ -46,12 +49,15 @@ def asked_of(costs: CostFrame, request: Request) -> Asked:
     submits = [row for row in view.calls if row.get("action") == SUBMIT] if view is not None else []
     served = bool(submits) and all(row.get("outcome") in (SERVED, COALESCED) for row in submits)
     last_ns = max([request.answered_ns, *(int(row.get("done_ns", 0)) for row in submits)])
-    return Asked(request, served, stalls_on_the_way(costs.frame.trial).between(request.due_ns, last_ns))
+    refused = any(outcome in REFUSED for outcome in (request.outcome, *(row.get("outcome") for row in submits)))
+    still = not served and not refused and stood_still(costs, request.due_ns, last_ns)
+    return Asked(request, served, stalls_on_the_way(costs.frame.trial).between(request.due_ns, last_ns), still)
 
 
 def unmoved(costs: CostFrame, others: Sequence[str], from_ns: int, params: Unmoved) -> list[Rule]:
     """The others' requests that were due from the flood's beginning on, against those before it."""
-    asked = [asked_of(costs, request) for tenant in others for request in costs.of_tenant(tenant)]
+    every = (asked_of(costs, request) for tenant in others for request in costs.of_tenant(tenant))
+    asked = [one for one in every if not one.stood_still]
     before = [one for one in asked if one.request.due_ns < from_ns]
     beside = [one for one in asked if one.request.due_ns >= from_ns]
     return [

@@ -55,10 +55,12 @@ def test_a_refusal_of_a_tenant_whose_bucket_is_full_fails(tmp_path):
         opens = [row for row in rows if row["tenant"] == "north" and row["action"] == "open"]
         opens[3].update(outcome="throttled", reason="tokens", status=429)
         opens[3].pop("run_id")
+        named.append(opens[3]["call"])
 
+    named = []
     verdict = on(BUCKET, tmp_path, calls=refused)
     assert failed(verdict) >= {"were refused though their own bucket held enough"}
-    assert verdict.witnesses[0].startswith("1.")
+    assert [*verdict.witnesses] == named
 
 
 def test_a_refusal_for_another_reason_is_not_its_matter(tmp_path):
@@ -147,6 +149,18 @@ def test_a_pool_that_was_still_in_use_proves_nothing(tmp_path):
     place = tmp_path / "ended"
     place.mkdir()
     assert on(UNWOUND, place, calls=refused(late_ns=-1)).word is Word.FAIL
+
+
+def test_a_last_run_that_ran_out_of_time_while_the_stub_stood_still_proves_nothing(tmp_path):
+    def late(rows):
+        row = next(r for r in rows if r["tenant"] == "probe" and r["action"] == "open")
+        row.update(outcome="expired", done_ns=row["due_ns"] + 6 * S)
+        row.pop("run_id")
+
+    mine = trial(FILE[UNWOUND], tmp_path, calls=late)
+    assert failed(judge_one(mine, UNWOUND, {})) == {"were refused though every pool should have been whole"}
+    write_rows(mine.folder, [{"from_ns": 4 * S, "to_ns": 9 * S}], STALLS)
+    assert judge_one(read_trial(mine.folder), UNWOUND, {}).word is Word.INCONCLUSIVE
 
 
 def test_what_is_still_held_at_the_end_fails(tmp_path):

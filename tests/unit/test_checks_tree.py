@@ -6,7 +6,10 @@ import pytest
 
 from harness.checks.judge import judge_one
 from harness.checks.verdict import Word
+from harness.ledger.reader import read_trial
+from harness.ledger.stalls import STALLS
 from tests.unit.capacity_trials import each, failed, judged, open_questions, trial, with_profile
+from tests.unit.ledgers import write_rows
 
 FILE = {
     "tree.bounded": "tree_bounded", "tree.delegate_priced": "tree_priced", "tree.inward_guard": "tree_guard",
@@ -230,3 +233,26 @@ def test_a_small_tree_that_is_not_let_through_fails(tmp_path):
         mine[0].update(outcome="throttled", reason="tokens")
 
     assert "with a few sub-agents were not let through whole" in failed(on(EXPENSIVE, tmp_path, calls=refused))
+
+
+@pytest.mark.parametrize(("outcome", "word"), [("expired", Word.PASS), ("failed", Word.PASS), ("throttled", Word.FAIL)])
+@pytest.mark.parametrize("check", [CHEAP, EXPENSIVE])
+def test_what_ran_out_of_time_while_the_stub_stood_still_is_nobodys_loss(check, outcome, word, tmp_path):
+    def late(rows):
+        lost("north", 3)(rows)
+        each(rows, of("north", status=429), outcome=outcome, done_ns=lambda row: row["due_ns"] + 1_200_000_000)
+
+    mine = trial(FILE[check], tmp_path, calls=late)
+    assert failed(judge_one(mine, check, {})) == {"requests not served"}
+    write_rows(mine.folder, [{"from_ns": 2 * S, "to_ns": 3 * S + S // 2}], STALLS)
+    assert judge_one(read_trial(mine.folder), check, {}).word is word
+
+
+def test_a_small_stall_excuses_no_request_that_ran_out_of_time(tmp_path):
+    def late(rows):
+        lost("north", 3)(rows)
+        each(rows, of("north", status=429), outcome="expired", done_ns=lambda row: row["due_ns"] + 1_200_000_000)
+
+    mine = trial(FILE[CHEAP], tmp_path, calls=late)
+    write_rows(mine.folder, [{"from_ns": 2 * S, "to_ns": 2 * S + S // 2}], STALLS)
+    assert failed(judge_one(read_trial(mine.folder), CHEAP, {})) == {"requests not served"}
