@@ -107,6 +107,10 @@ def _to_see(manifest: dict[str, Any], tier: Tier) -> str:
     return f" To see it, describe the service in a target file (docs/targets.md), with {ADD[tier]}."
 
 
+_NO_CLOCK_MS = 86_400_000.0
+"""A day: no clock that tells the time is so far off."""
+
+
 def _clock_of(manifest: dict[str, Any]) -> str:
     clock = manifest.get("clock") or {}
     if not clock.get("samples"):
@@ -116,9 +120,12 @@ def _clock_of(manifest: dict[str, Any]) -> str:
         "" if clock.get("consistent", True) else ", and it was set or drifts, so its instants are not to be trusted"
     )
     samples = count(int(clock["samples"]))
+    told = f"{abs(offset_ms):,.1f} ms {'behind' if offset_ms < 0 else 'ahead of'} the callers'"
+    if abs(offset_ms) > _NO_CLOCK_MS:
+        told = "counted from another beginning than the callers'"
     return (
-        f"The service's clock was {offset_ms:,.1f} ms ahead of the callers', as {samples} calls tell; its instants "
-        f"were brought to theirs, and are good to {error_ms:,.1f} ms{drifts}."
+        f"The service's clock was {told}, as {samples} calls tell; its instants were brought to theirs, and are good to "
+        f"{error_ms:,.1f} ms{drifts}."
     )
 
 

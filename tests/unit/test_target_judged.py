@@ -103,3 +103,8 @@ def test_a_report_tells_of_the_log_and_of_the_clock(tmp_path):
     assert "No line of the decision log is about this trial (12 are about others)" in told
     assert "clock was 2.0 ms ahead of the callers', as 40 calls tell" in told
     assert "good to 0.5 ms, and it was set or drifts" in told
+    for place, (offset_ns, said) in enumerate(
+        [(-3_000_000, "3.0 ms behind the callers'"), (10**18, "counted from another beg")]
+    ):
+        clock = {"offset_ns": offset_ns, "error_ns": 500_000, "samples": 40, "consistent": True}
+        assert said in notes(described(tmp_path / f"t{place}", steady(100, 0, 80), **{**more, "clock": clock}))
