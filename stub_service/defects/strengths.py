@@ -59,6 +59,9 @@ WHOLE: dict[str, str] = {
     "cost_admits_too_little": _FIGURE,
     "cost_admits_too_much": _FIGURE,
     "cost_one_queue": "a queue is shared, or it is not",
+    "cost_never_learns": "a forecast that has half of the runs to learn from follows all the same: the rule holds",
+    "shadow_takes_workers": "what is taken from one start is back at the next, a millisecond later: shares stay within "
+    "their margin",
     "tree_all_cost_one": "it is a price, the same for all",
     "tree_delegation_free": "it is a price, the same for all",
     "tree_tools_cost_as_delegations": "it is a price, the same for all",
