@@ -28,7 +28,7 @@ from stub_service.dependency.faults import imf_fixdate, retry_after
 from stub_service.evidence import ARRIVALS, EFFECTS, Evidence
 from stub_service.provider import arrivals, forms
 from stub_service.provider.machine import Machine, Ticket
-from stub_service.provider.scenario import FAILED, HANG, REFUSED, RESET, SERVED, Answer, Scenario
+from stub_service.provider.scenario import FAILED, HANG, LEAST_HOLD_NS, REFUSED, RESET, SERVED, Answer, Scenario
 
 MANIFEST = "stand_in.json"
 MOST_ROWS = 200_000
@@ -222,8 +222,7 @@ class StandIn:
         number = self.arrived
         self._under_way[number] = row
         try:
-            if ticket.answer.hold_ns:
-                await asyncio.sleep(ticket.answer.hold_ns / 1e9)
+            await asyncio.sleep(max(ticket.answer.hold_ns, LEAST_HOLD_NS) / 1e9)
             row["answered_ns"] = self._now_ns()
             if ticket.answer.kind in (RESET, HANG):
                 _cut(request)

@@ -2,16 +2,18 @@
 
 Two steps, the surest evidence first.
 
-    run    attempts of one layer     amz-sdk-invocation-id; x-stainless-retry-count, counting up; else one arrival
+    run    attempts of one layer     amz-sdk-invocation-id; x-stainless-retry-count, Overload-Attempt or
+                                     x-envoy-attempt-count, counting up; else one arrival
     call   runs of one logical call  Overload-Call; one idempotency key; else the same content (who, what, body), when
                                      the run before had failed, was over, and was at most `within` ago
 
-A retry count that begins again at 0 for the same call is a second layer: the one above gave the call to its SDK once
-more. Where no header counts, the delays are read: an inner layer shows as a rhythm that repeats. What rests on content,
-time or rhythm is inferred, and every figure made of it says so.
+How many layers that makes is read in layers.py. What rests on content and time is inferred, and every figure made of it
+says so.
 
 Two calls of the same content at one time are not confused with retries: a run joins a call only when all that is known
-of it had ended before. Nor is a poll, which comes at its own steady pace whether it is served or not.
+of it had ended before. Where calls of one content come side by side and some begin after others have failed, nobody can
+say which attempt is whose: they are joined with nothing, and are evidence of nothing that needs to know (`crowded`).
+Nor is a poll a retry, which comes at its own steady pace whether it is served or not.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from harness.measure import retry_after
 from harness.profile.units import NS_PER_S
 
 BY_CALL, BY_KEY, BY_SDK, BY_CONTENT, ALONE = "call header", "key", "SDK's count", "content and time", "one attempt"
-_SDK_ATTEMPT = re.compile(r"attempt=(\d{1,6})", re.ASCII)
+_COUNTS_FROM_ONE = {
+    "sdk_request": re.compile(r"attempt=(\d{1,6})", re.ASCII),
+    "attempt": re.compile(r"(?:^|\.)(\d{1,6})$", re.ASCII),
+    "envoy_attempt": re.compile(r"^(\d{1,6})$", re.ASCII),
+}
 LEAST_PACES, LEAST_PACE_NS = 3, 200_000_000
-_ALIKE_NS, _APART_NS = 100_000_000, 250_000_000
-RHYTHM_CALLS = 2
-"""So many calls of one rhythm, or so many repeats in one call less one, before delays alone prove a layer."""
+_HANG_UP_NS = 50_000_000
+"""So late may it be known that a caller has hung up, when its next attempt is here already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +56,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One thing that the caller wanted done. by: what the grouping rests on, weakest last link."""
+    """One thing that the caller wanted done. by: what the grouping rests on, weakest last link.
+
+    crowded: others of its content were under way beside it, so that it may be a part of a call only.
+    """
 
     runs: tuple[Run, ...]
     by: str
+    crowded: bool = False
 
     @property
     def attempts(self) -> tuple[Arrival, ...]:
@@ -91,15 +100,16 @@ def calls_of(arrivals: Sequence[Arrival], within_ns: int) -> list[Call]:
     """All logical calls, by the instant of their first attempt. within_ns: longest pause between runs of one call,
     beyond what the answer before asked for."""
     work = [a for a in arrivals if a.form != "readback"]
-    groups = _by_headers(_runs(work))
+    groups = sorted(_by_headers(_runs(work)), key=lambda group: (group[0][0].first.at_ns, group[0][0].first.id))
     paces = _paces(work)
+    crowds = _crowds(groups, within_ns, paces)
     calls: list[list[Run]] = []
     by: list[str] = []
     last: dict[tuple[str, ...], int] = {}
-    for runs, how in sorted(groups, key=lambda group: (group[0][0].first.at_ns, group[0][0].first.id)):
+    for runs, how in groups:
         content = runs[0].first.content
         place = last.get(content)
-        named = how == BY_CALL or (place is not None and by[place] == BY_CALL)
+        named = how == BY_CALL or (place is not None and by[place] == BY_CALL) or content in crowds
         if place is not None and not named and _follows(calls[place], runs, within_ns, paces.get(content)):
             calls[place] += runs
             by[place] = BY_CONTENT
@@ -107,7 +117,38 @@ def calls_of(arrivals: Sequence[Arrival], within_ns: int) -> list[Call]:
             last[content] = len(calls)
             calls.append(list(runs))
             by.append(how)
-    return [Call(tuple(runs), how) for runs, how in zip(calls, by, strict=True)]
+    return [
+        Call(tuple(runs), how, runs[0].first.content in crowds and how not in (BY_CALL, BY_KEY))
+        for runs, how in zip(calls, by, strict=True)
+    ]
+
+
+def _crowds(
+    groups: Iterable[tuple[list[Run], str]], within_ns: int, paces: dict[tuple[str, ...], int]
+) -> set[tuple[str, ...]]:
+    """Contents of which some calls were under way side by side, and some began when another had failed: those may be
+    its next attempts, or calls of their own."""
+    before: dict[tuple[str, ...], list[list[Run]]] = {}
+    beside: set[tuple[str, ...]] = set()
+    after: set[tuple[str, ...]] = set()
+    until: dict[tuple[str, ...], int] = {}
+    for runs, how in groups:
+        content = runs[0].first.content
+        if how == BY_CALL:
+            continue
+        known = before.setdefault(content, [])
+        if runs[0].first.at_ns < until.get(content, -1):
+            beside.add(content)
+        if content not in after and any(_follows(one, runs, within_ns, paces.get(content)) for one in known):
+            after.add(content)
+        if content not in after:
+            known.append(runs)
+        until[content] = max(until.get(content, -1), *(_surely_over_ns(run.last) for run in runs))
+    return beside & after
+
+
+def _surely_over_ns(attempt: Arrival) -> int:
+    return attempt.over_ns - (_HANG_UP_NS if attempt.hung_up else 0)
 
 
 def _runs(arrivals: Sequence[Arrival]) -> list[Run]:
@@ -135,12 +176,15 @@ def _runs(arrivals: Sequence[Arrival]) -> list[Run]:
 
 
 def _count(arrival: Arrival) -> int | None:
-    """Retries that the SDK says it has made before this attempt."""
+    """Retries that the layer which sent it says it has made before this attempt."""
     raw = arrival.said.get("retry_count")
     if raw is not None and raw.isascii() and raw.isdigit() and len(raw) < 7:
         return int(raw)
-    told = _SDK_ATTEMPT.search(arrival.said.get("sdk_request", ""))
-    return int(told[1]) - 1 if told and int(told[1]) else None
+    for name, form in _COUNTS_FROM_ONE.items():
+        told = form.search(arrival.said.get(name, ""))
+        if told and int(told[1]):
+            return int(told[1]) - 1
+    return None
 
 
 def _ended(before: Arrival, after: Arrival) -> bool:
@@ -217,61 +261,3 @@ def stated_waits_ns(answered: Arrival) -> list[int]:
             if ms.kind == "delay" and ms.delay_s > 0:
                 readings.append(round(ms.delay_s * NS_PER_S))
     return readings
-
-
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """How many layers repeat a call: 0, 1 or 2 (at least). inner, outer: attempts a run, and runs.
-
-    inferred: from delays alone. sure: enough to say so; else it is a suspicion.
-    """
-
-    owners: int
-    inner: int
-    outer: int
-    inferred: bool = False
-    sure: bool = True
-
-
-def layers_of(call: Call) -> Layers:
-    runs, attempts = call.runs, len(call.attempts)
-    longest = max(len(run.attempts) for run in runs)
-    if attempts == 1:
-        return Layers(0, 1, 1)
-    if call.counted:
-        owners = 2 if len(runs) > 1 and longest > 1 else 1
-        return Layers(owners, longest, len(runs), inferred=call.inferred)
-    period = rhythm(call.gaps_ns())
-    if period is None:
-        return Layers(1, 1, attempts, inferred=call.inferred)
-    repeats = attempts // period
-    return Layers(2, period, repeats, inferred=True, sure=repeats > RHYTHM_CALLS)
-
-
-def rhythm(gaps_ns: Sequence[int]) -> int | None:
-    """Attempts of an inner run, if the delays repeat like those of a layer within a layer; else None.
-
-    With p attempts a run and m runs there are m * p - 1 delays: the inner ones of each run are alike (within a quarter,
-    or 100 ms), and each delay between runs is longer than the first inner one by more than half and 250 ms. Delays that
-    only grow have no period; nor have equal ones.
-    """
-    attempts = len(gaps_ns) + 1
-    for period in range(2, attempts // 2 + 1):
-        if attempts % period == 0 and _repeats(gaps_ns, period):
-            return period
-    return None
-
-
-def _repeats(gaps_ns: Sequence[int], period: int) -> bool:
-    inner = [gaps_ns[start : start + period - 1] for start in range(0, len(gaps_ns), period)]
-    between = [gaps_ns[place] for place in range(period - 1, len(gaps_ns), period)]
-    first = inner[0]
-    alike = all(
-        abs(a - b) <= max(max(a, b) / 4, _ALIKE_NS) for run in inner[1:] for a, b in zip(first, run, strict=True)
-    )
-    apart = all(gap - first[0] > max(gap / 2, _APART_NS) for gap in between)
-    return alike and apart and not _grows(gaps_ns)
-
-
-def _grows(gaps_ns: Sequence[int]) -> bool:
-    return all(after >= before for before, after in itertools.pairwise(gaps_ns))

@@ -8,7 +8,7 @@ out in silence.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from harness.callers import crowds, retries, waits, writes
@@ -63,10 +63,22 @@ def judge(name: str, log: Log, params: Params, only: Sequence[str] = ()) -> Judg
     asked = list(only) or [check for check in log.manifest.judges if check in CHECKS]
     if not view.work:
         return Judged(name, view, tuple(_nothing_came(check) for check in asked or list(CHECKS)[:1]), ())
-    found = {check: CHECKS[check].judge(view) for check in CHECKS if not only or check in only}
+    found = {check: _crowds_told(CHECKS[check].judge(view), view) for check in CHECKS if not only or check in only}
     kept = tuple(v for check, v in found.items() if check in asked or v.word is not Word.INCONCLUSIVE)
     rest = tuple(v for check, v in found.items() if check not in asked and v.word is Word.INCONCLUSIVE)
     return Judged(name, view, kept, rest)
+
+
+_NEED_NO_CALLS = (crowds.REPLANS, crowds.STORM, crowds.HALF_OPEN)
+
+
+def _crowds_told(verdict: Verdict, view: Seen) -> Verdict:
+    """What is missing, if it is missing because calls could not be told apart."""
+    if verdict.word is not Word.INCONCLUSIVE or not view.crowded or verdict.check in _NEED_NO_CALLS:
+        return verdict
+    why = f"{view.crowded} arrivals are of calls with one body side by side, and which is whose attempt nobody can say"
+    add = f"a body, an Idempotency-Key or an Overload-Call of its own for each call ({why})"
+    return replace(verdict, add=f"{add}; or {verdict.add}" if verdict.add else add)
 
 
 def known(names: Sequence[str]) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.callers.calls import Call, layers_of
+from harness.callers.calls import Call
+from harness.callers.layers import layers_of
 
 MOST_ROWS = 40
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.callers.calls import Call, stated_waits_ns
 from harness.callers.log import Arrival
-from harness.callers.seen import SUBJECT, Seen, label
+from harness.callers.seen import LONG_ENOUGH_NS, SUBJECT, Seen, label
 from harness.checks import rules
 from harness.checks.rulings import never, noted
 from harness.checks.verdict import Verdict
@@ -21,13 +21,12 @@ from harness.measure.quantiles import quantile
 from harness.profile.units import NS_PER_S
 
 KEPT, BACKS_OFF, JITTERED = "caller.retry_after_kept", "caller.backs_off", "caller.jittered"
-LONG_ENOUGH_NS = 5 * NS_PER_S
-"""Who has not come back by then has not taken the answer for a short one."""
 UNCOMMON = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
 
 
 def retry_after_kept(seen: Seen) -> Verdict:
-    stated = [(a, waits) for a in seen.work if (waits := stated_waits_ns(a))]
+    clear = [attempt for call in seen.clear for attempt in call.attempts]
+    stated = [(a, waits) for a in clear if (waits := stated_waits_ns(a))]
     breaches, kept, came = [], 0, set()
     for call, before, after in seen.repeated:
         waits = stated_waits_ns(before)
@@ -88,7 +87,7 @@ def backs_off(seen: Seen) -> Verdict:
 
 def _left_alone(seen: Seen) -> int:
     """Failures that were not tried again, of a caller that can be known to have stopped."""
-    last = [call.attempts[-1] for call in seen.calls if not call.attempts[-1].final]
+    last = [call.attempts[-1] for call in seen.clear if not call.attempts[-1].final]
     return sum(
         1
         for a in last

@@ -23,6 +23,7 @@ KEPT_HEADERS = {
     "amz-sdk-request": "sdk_request",
     "overload-call": "call",
     "overload-attempt": "attempt",
+    "x-envoy-attempt-count": "envoy_attempt",
     "overload-round": "round",
     "user-agent": "agent",
 }

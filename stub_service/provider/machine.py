@@ -2,14 +2,16 @@
 
 A script is followed by content (who, what, which body), never by idempotency key: a caller that makes a new key for
 every attempt must meet the success that its second attempt was promised, or it would look like one that cannot recover.
+Of one content several calls may be under way side by side: an attempt that comes while another has no answer yet is not
+its repeat, and begins a script of its own; one that comes later goes on where the longest ended has left off.
 An idempotency key counts where it should: work done under a key is not done again; its effect is told once more.
 Memory is bounded: the contents and keys seen longest ago are forgotten.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections import OrderedDict, deque
+from dataclasses import dataclass, replace
 
 from stub_service.provider.scenario import SERVED, Answer, Scenario, Window
 
@@ -21,7 +23,8 @@ _SERVED = Answer()
 class Ticket:
     """What a request gets. effect: number of the effect that it made or was told of again (`replayed`).
 
-    step: of its script, from 0; window: the number of the window that decided, or -1. probe: let through half-open.
+    content: whose script it goes on with; empty where none decided. step: of the script, from 0. window: the number of
+    the window that decided, or -1. probe: let through half-open.
     """
 
     answer: Answer
@@ -30,6 +33,7 @@ class Ticket:
     probe: bool = False
     effect: int | None = None
     replayed: bool = False
+    content: str = ""
 
 
 class Machine:
@@ -39,7 +43,8 @@ class Machine:
         self.scenario = scenario
         self.effects = 0
         self._first_ns: int | None = None
-        self._step: OrderedDict[str, int] = OrderedDict()
+        self._left_off: OrderedDict[str, deque[int]] = OrderedDict()
+        self._scripts = 0
         self._done: OrderedDict[str, int] = OrderedDict()
         self._met = [0] * len(scenario.windows)
         self._probing = [0] * len(scenario.windows)
@@ -55,13 +60,15 @@ class Machine:
         if not writes or not (ticket.answer.kind == SERVED or ticket.answer.commits):
             return ticket
         effect, replayed = self._commit(key)
-        return Ticket(ticket.answer, ticket.step, ticket.window, ticket.probe, effect, replayed)
+        return replace(ticket, effect=effect, replayed=replayed)
 
     def ended(self, ticket: Ticket, delivered: bool) -> None:
         """The answer has left (delivered), or its caller had gone."""
         if ticket.probe:
             self._probing[ticket.window] -= 1
             self._recovered[ticket.window] += delivered
+        if ticket.content and ticket.step < len(self.scenario.script):
+            self._leave_off(ticket.content, ticket.step + 1)
 
     def look_up(self, key: str) -> int | None:
         """The effect that was made under a key, which is how a caller reads back before it repeats."""
@@ -86,11 +93,31 @@ class Machine:
         script = self.scenario.script
         if not script:
             return Ticket(_SERVED)
-        step = self._step.pop(content, 0)
+        step = self._go_on(content)
         if step >= len(script) and not self.scenario.lasting:
-            return Ticket(_SERVED, step)  # and the next one of this content begins anew
-        _remember(self._step, content, step + 1)
-        return Ticket(script[min(step, len(script) - 1)], step)
+            return Ticket(_SERVED, step, content=content)  # and the next one of this content begins anew
+        return Ticket(script[min(step, len(script) - 1)], step, content=content)
+
+    def _go_on(self, content: str) -> int:
+        steps = self._left_off.pop(content, None)
+        if not steps:
+            return 0
+        self._scripts -= 1
+        step = steps.popleft()
+        if steps:
+            self._left_off[content] = steps
+        return step
+
+    def _leave_off(self, content: str, step: int) -> None:
+        self._left_off.setdefault(content, deque()).append(step)
+        self._left_off.move_to_end(content)
+        self._scripts += 1
+        while self._scripts > MOST_REMEMBERED:
+            oldest = next(iter(self._left_off))
+            self._left_off[oldest].popleft()
+            self._scripts -= 1
+            if not self._left_off[oldest]:
+                del self._left_off[oldest]
 
     def _commit(self, key: str | None) -> tuple[int, bool]:
         if key is not None and key in self._done:

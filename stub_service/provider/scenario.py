@@ -15,6 +15,9 @@ SERVED, REFUSED, FAILED, RESET, HANG = "served", "refused", "failed", "reset", "
 
 NS_PER_S = 1_000_000_000
 FOREVER_NS = 1 << 62
+LEAST_HOLD_NS = 50_000_000
+"""How long every answer takes at least, as real ones do: calls that a caller makes side by side are then seen side by
+side, and are not taken for attempts of one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def endless(met: Met) -> bool:
 
 
 def _layers(met: Met | None) -> str:
-    from harness.callers.calls import layers_of
+    from harness.callers.layers import layers_of
 
     if met is None:
         return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.callers.calls import layers_of
+from harness.callers.layers import layers_of
 from tests.real import client_table
 from tests.real.client_runs import ROOT, clients_python, versions
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import orjson
 import pytest
 
-from harness.callers.calls import calls_of, layers_of, rhythm
+from harness.callers.calls import calls_of
 from harness.callers.judge import CHECKS, judge, known
+from harness.callers.layers import layers_of, rhythm
 from harness.callers.log import MOST_LINE_CHARS, read_log
 from harness.callers.parameters import Params
 from harness.callers.table import rows_of
@@ -63,12 +66,14 @@ def test_two_layers_without_headers_are_seen_by_their_rhythm():
     assert "inferred from the delays" in verdict.sentence
 
 
-def test_one_rhythm_in_one_short_call_is_a_suspicion_and_in_two_a_proof():
+def test_one_rhythm_in_one_short_call_is_a_suspicion_and_in_three_a_proof():
     arrivals = Arrivals().each(instants(0.1, 2, 0.1))
     verdict = arrivals.judge("one_owner")
     assert verdict.word is Word.INCONCLUSIVE
-    assert "second call" in verdict.add
-    assert arrivals.each([20 + t for t in instants(0.1, 2, 0.1)], body="c").judge("one_owner").word is Word.FAIL
+    assert "more calls" in verdict.add
+    for number in (1, 2):
+        arrivals.each([20 * number + t for t in instants(0.1, 2, 0.1)], body=f"c{number}")
+    assert arrivals.judge("one_owner").word is Word.FAIL
 
 
 @pytest.mark.parametrize("gaps", [(0.5, 1, 2, 4, 8), (1, 1, 1, 1, 1), (0.5, 1, 2, 2, 2), (0.9, 0.2, 2.9, 3.1, 0.7)])
@@ -80,6 +85,138 @@ def test_without_a_failure_that_lasts_nothing_is_proved():
     verdict = Arrivals().at(1).served(2).judge("one_owner")
     assert verdict.word is Word.INCONCLUSIVE
     assert "--scenario down" in verdict.add
+
+
+def test_a_key_for_each_run_is_a_layer_above():
+    arrivals = Arrivals()
+    for number, start in enumerate(instants(0.9, 0.2, 1.1, 0.3, 0.7)):
+        arrivals.at(start, said={"key": f"k{number // 3}"})
+    verdict = arrivals.judge("one_owner")
+    assert verdict.word is Word.FAIL
+    assert "2 runs of up to 3 attempts, each run under a key of its own" in verdict.sentence
+
+
+@pytest.mark.parametrize(("name", "form"), [("attempt", "3.7.{}"), ("attempt", "{}"), ("envoy_attempt", "{}")])
+def test_any_header_that_counts_from_one_tells_layers(name, form):
+    def sent(runs: int) -> Word:
+        arrivals = Arrivals()
+        for number, start in enumerate(instants(0.9, 0.2, 1.1, 0.3, 0.7)):
+            arrivals.at(start, said={name: form.format(number % (6 // runs) + 1)})
+        return arrivals.judge("one_owner").word
+
+    assert (sent(1), sent(2)) == (Word.PASS, Word.FAIL)
+
+
+def retried(calls: int, delays) -> Arrivals:
+    """Calls that fail for good, one a minute, each with its own delays."""
+    arrivals = Arrivals()
+    for call in range(calls):
+        arrivals.each([call * 60 + start for start in instants(*delays(call))], body=f"b{call}")
+    return arrivals
+
+
+def full_jitter(attempts: int, seed: int):
+    rng = Random(seed)
+    return lambda call: [rng.random() * 0.5 * 2**n for n in range(attempts - 1)]
+
+
+def layered_jitter(inner: int, outer: int, seed: int):
+    rng = Random(seed)
+
+    def delays(call: int) -> list[float]:
+        found: list[float] = []
+        for run in range(outer):
+            found += [2 + rng.random() * 2] if run else []
+            found += [rng.random() * 0.5 * 2**n for n in range(inner - 1)]
+        return found
+
+    return delays
+
+
+def test_few_attempts_without_headers_are_one_layer_whatever_the_delays():
+    assert retried(1, lambda call: [0.9, 0.2]).judge("one_owner").word is Word.PASS
+
+
+def test_jittered_layers_without_headers_are_not_passed_and_many_calls_tell():
+    assert retried(1, layered_jitter(3, 3, 1)).judge("one_owner").word is not Word.PASS
+    verdict = retried(1, layered_jitter(3, 3, 2)).judge("one_owner")
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "Overload-Attempt" in verdict.add
+    verdict = retried(20, layered_jitter(3, 3, 3)).judge("one_owner")
+    assert verdict.word is Word.FAIL
+    assert "inferred from the delays" in verdict.sentence
+
+
+def test_one_jittered_layer_is_not_convicted_and_many_calls_acquit_it():
+    assert retried(2, full_jitter(6, 1)).judge("one_owner").word is not Word.FAIL
+    assert retried(25, full_jitter(6, 2)).judge("one_owner").word is Word.PASS
+    for seed in range(20):
+        assert retried(12, full_jitter(4 + seed % 6, seed)).judge("one_owner").word is not Word.FAIL
+
+
+def test_delays_that_only_grow_are_one_layer_and_equal_ones_cannot_tell():
+    assert retried(1, lambda call: [0.5, 1, 2, 4]).judge("one_owner").word is Word.PASS
+    assert retried(1, lambda call: [0.5, 1, 2]).judge("one_owner").word is Word.INCONCLUSIVE
+    assert retried(2, lambda call: [0.5, 1, 2]).judge("one_owner").word is Word.PASS
+    assert retried(9, lambda call: [1, 1, 1, 1, 1]).judge("one_owner").word is Word.INCONCLUSIVE
+    assert retried(30, lambda call: [1, 5, 2, 10, 3]).judge("one_owner").word is not Word.FAIL
+
+
+def test_a_caller_that_was_stopped_may_have_had_more_to_come():
+    thin = Arrivals(ended_ns=3 * 10**9).each(instants(0.5, 1)).judge("one_owner")
+    assert thin.word is Word.INCONCLUSIVE
+    noted = Arrivals(ended_ns=30 * 10**9).each(instants(0.5, 1)).judge("one_owner")
+    assert noted.word is Word.PASS
+    assert any("was not seen" in finding.note for finding in noted.findings)
+
+
+# --- calls of one body side by side
+
+
+def crowd(workers: int, told=lambda worker: {}, lasts: int = 3, apart_s: float = 0.01) -> Arrivals:
+    """Each tries three times; all at once, with the same body."""
+    arrivals = Arrivals()
+    rng = Random(5)
+    starts = []
+    for worker in range(workers):
+        at = worker * apart_s
+        for _ in range(lasts):
+            starts.append((at, worker))
+            at += 0.05 + 0.2 + rng.random()
+    for at, worker in sorted(starts):
+        arrivals.at(at, took_s=0.05, said=told(worker))
+    return arrivals
+
+
+@pytest.mark.parametrize("check", ["one_owner", "attempts_bounded", "amplification", "backs_off", "jittered"])
+def test_attempts_of_calls_that_cannot_be_told_apart_prove_nothing(check):
+    assert crowd(10).judge(check).word is Word.INCONCLUSIVE
+
+
+def test_what_is_missing_is_said_of_calls_that_cannot_be_told_apart():
+    arrivals = crowd(10)
+    arrivals.manifest.update(ended_ns=10**12, judges=["caller.one_owner"])
+    (verdict,) = judge("x", arrivals.log(), Params(), ["caller.one_owner"]).verdicts
+    assert "30 arrivals are of calls with one body side by side" in verdict.add
+
+
+def test_a_key_or_a_call_header_tells_them_apart():
+    for name in ("key", "call"):
+        arrivals = crowd(10, told=lambda worker, name=name: {name: f"k{worker}"})
+        assert arrivals.judge("attempts_bounded").word is Word.PASS
+        assert arrivals.judge("backs_off").word is Word.PASS
+    assert crowd(10, told=lambda worker: {"key": f"k{worker}"}, lasts=5).judge("attempts_bounded").word is Word.FAIL
+
+
+def test_calls_side_by_side_that_nothing_follows_are_each_a_call():
+    arrivals = crowd(10, lasts=1, apart_s=0.001)
+    assert arrivals.judge("attempts_bounded").word is Word.PASS
+    assert arrivals.judge("amplification").word is Word.PASS
+
+
+def test_a_caller_that_hung_up_and_tries_again_is_not_two():
+    arrivals = Arrivals().at(1, "hang", took_s=5.01, hung_up=True).served(6)
+    assert not any(call.crowded for call in calls_of(arrivals.log().arrivals, 60 * 10**9))
 
 
 # --- attempts, amplification, budget, final answers

@@ -15,13 +15,30 @@ S = 10**9
 
 
 def kinds(machine: Machine, *contents: str, writes: bool = False) -> list[str]:
-    return [machine.arrive(0, content, None, writes).answer.kind for content in contents]
+    """One after another: each is answered before the next one comes."""
+    found = []
+    for content in contents:
+        ticket = machine.arrive(0, content, None, writes)
+        machine.ended(ticket, ticket.answer.kind == "served")
+        found.append(ticket.answer.kind)
+    return found
 
 
 def test_each_call_lives_through_the_script_by_itself_and_the_next_of_its_content_anew():
     assert kinds(Machine(SCENARIOS["fails_twice"]), *"abaabb") == ["failed"] * 3 + ["served", "failed", "served"]
     machine = Machine(SCENARIOS["fails_twice"])
     assert kinds(machine, "a", "a", "a", "a", "a", "a") == ["failed", "failed", "served"] * 2
+
+
+def test_calls_of_one_content_side_by_side_each_live_through_a_script_of_their_own():
+    machine = Machine(SCENARIOS["fails_once"])
+    first = [machine.arrive(0, "a", None, False) for _ in range(3)]
+    assert [ticket.answer.kind for ticket in first] == ["failed"] * 3
+    for ticket in first:
+        machine.ended(ticket, False)
+    again = [machine.arrive(1, "a", None, False) for _ in range(3)]
+    assert [ticket.answer.kind for ticket in again] == ["served"] * 3
+    assert machine.arrive(1, "a", None, False).answer.kind == "failed"  # a fourth
 
 
 def test_a_lasting_failure_lasts():
@@ -58,6 +75,7 @@ def test_half_open_lets_its_probes_through_and_closes_when_they_recovered():
 def test_work_under_a_key_is_done_once_and_told_again():
     machine = Machine(SCENARIOS["commits_then_resets"])
     first = machine.arrive(0, "a", "k", True)
+    machine.ended(first, False)
     again = machine.arrive(1, "a", "k", True)
     assert (first.answer.kind, first.effect, first.replayed) == ("reset", 1, False)
     assert (again.answer.kind, again.effect, again.replayed) == ("served", 1, True)
@@ -68,12 +86,18 @@ def test_work_under_a_key_is_done_once_and_told_again():
 def test_work_without_a_key_and_under_new_keys_is_done_again():
     for keys in ((None, None), ("k1", "k2")):
         machine = Machine(SCENARIOS["commits_then_fails"])
-        assert [machine.arrive(n, "a", key, True).effect for n, key in enumerate(keys)] == [1, 2]
+        tickets = []
+        for number, key in enumerate(keys):
+            tickets.append(machine.arrive(number, "a", key, True))
+            machine.ended(tickets[-1], False)
+        assert [ticket.effect for ticket in tickets] == [1, 2]
 
 
 def test_reads_and_refusals_leave_no_effect():
     machine = Machine(SCENARIOS["refused_once"])
-    assert machine.arrive(0, "a", None, True).effect is None
+    refused = machine.arrive(0, "a", None, True)
+    assert refused.effect is None
+    machine.ended(refused, False)
     assert machine.arrive(0, "a", None, True).effect == 1
     assert Machine(SCENARIOS["calm"]).arrive(0, "a", None, False).effect is None
 
@@ -81,8 +105,12 @@ def test_reads_and_refusals_leave_no_effect():
 def test_memory_is_bounded():
     machine = Machine(SCENARIOS["commits_then_resets"])
     for number in range(MOST_REMEMBERED + 100):
-        machine.arrive(0, str(number), str(number), True)
-    assert len(machine._step) == len(machine._done) == MOST_REMEMBERED
+        machine.ended(machine.arrive(0, str(number), str(number), True), False)
+    assert len(machine._left_off) == machine._scripts == len(machine._done) == MOST_REMEMBERED
+    machine = Machine(SCENARIOS["commits_then_resets"])
+    for ticket in [machine.arrive(0, "a", None, False) for _ in range(MOST_REMEMBERED + 100)]:
+        machine.ended(ticket, False)
+    assert len(machine._left_off["a"]) == MOST_REMEMBERED
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
