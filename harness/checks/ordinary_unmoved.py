@@ -19,15 +19,15 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from harness.checks.context import MOST_WITNESSES, NS_PER_MS, bundled, profile_of, service_time, witnesses
-from harness.checks.ordinary_evidence import POOLED, TOLD_SHARE, Evidence, Gathered, gather
+from harness.checks.context import NS_PER_MS, bundled, profile_of, service_time
+from harness.checks.ordinary_evidence import TOLD_SHARE, Evidence, gather
+from harness.checks.ordinary_words import BEYOND_UP, NAME, REFUSALS_UP, SERVED_DOWN, WAIT_UP, not_judged, verdict_of
 from harness.checks.registry import CHECKS, Check
 from harness.checks.verdict import Finding, Verdict, Word
 from harness.ledger.reader import Trial
@@ -35,14 +35,6 @@ from harness.measure.blocks import change_of_means, series
 from harness.measure.intervals import Interval, factor_to_decide, lossless_needs, newcombe, z_of
 from harness.profile.base import DurationNs, Part
 from harness.profile.model import Profile, Window
-
-NAME = "fairness.ordinary_unmoved"
-SERVED_DOWN, REFUSALS_UP, WAIT_UP, BEYOND_UP = (
-    "served share down",
-    "refusals up",
-    "mean wait up",
-    "time beyond the queue wait up",
-)
 
 FEWEST_CALLS, PLAIN = 10, 0.999
 """From how many calls in either window, and at which confidence, a tenant fails that is too small to pass."""
@@ -94,12 +86,12 @@ def judge(trial: Trial, params: Params) -> Verdict:
     rules = _Rules(params, calm, burst, wait_ns, turn_ns, found.told, int(trial.manifest.get("seed", 0)))
     tenants = [(evidence, _judge_tenant(evidence, rules)) for evidence in found.by_tenant(profile)]
     findings = [finding for _, rows in tenants for finding in rows]
-    judged = [finding for finding in findings if not _not_judged(finding)]
+    judged = [finding for finding in findings if not not_judged(finding)]
     if len(found.pooled.rows):
         pooled = _judge_tenant(found.pooled, rules)
         findings += pooled
-        judged += [finding for finding in pooled if not _not_judged(finding)]
-    return _verdict(trial, found, rules, findings, judged)
+        judged += [finding for finding in pooled if not not_judged(finding)]
+    return verdict_of(trial, found, findings, judged)
 
 
 def _cannot(sentence: str, add: str) -> Verdict:
@@ -157,10 +149,6 @@ def _judge_tenant(evidence: Evidence, rules: _Rules) -> list[Finding]:
 
 def _skipped(subject: str, samples: int, note: str) -> Finding:
     return Finding(subject, SERVED_DOWN, Word.INCONCLUSIVE, None, None, None, None, "pp", samples, note)
-
-
-def _not_judged(finding: Finding) -> bool:
-    return finding.note.startswith("not judged")
 
 
 def _judge(evidence: Evidence, rules: _Rules) -> list[Finding]:
@@ -317,89 +305,6 @@ def _more(factor: float | None, n_burst: int, n_calm: int) -> str:
     return (
         f"if the change stays, {math.ceil(n_burst * k)} calls in the burst and {math.ceil(n_calm * k)} in calm would "
         f"tell: scale rates and workers together by {k:g}, or lengthen calm and burst by as much"
-    )
-
-
-def _excess(finding: Finding) -> float:
-    """How far beyond (or short of) its bound the deciding end is, in bounds: the largest decides."""
-    if finding.bound is None or finding.high is None or finding.low is None:
-        return math.inf if finding.word is Word.INCONCLUSIVE else -math.inf
-    return (finding.low if finding.word is Word.FAIL else finding.high) / finding.bound
-
-
-def _verdict(trial: Trial, found: Gathered, rules: _Rules, findings: list[Finding], judged: list[Finding]) -> Verdict:
-    skipped = [finding.subject for finding in findings if _not_judged(finding) and finding.subject != POOLED]
-    tenants = {finding.subject for finding in judged} - {POOLED}
-    for word in (Word.FAIL, Word.INCONCLUSIVE, Word.PASS):
-        decisive = max((f for f in judged if f.word is word), key=_excess, default=None)
-        if decisive is not None:
-            break
-    if decisive is None or (decisive.word is not Word.FAIL and not tenants):
-        most = max(findings, key=lambda finding: finding.samples)
-        sentence = f"No ordinary tenant has enough calls to be judged{_tail(skipped)}."
-        return Verdict(
-            NAME, Word.INCONCLUSIVE, None, None, "", most.samples, sentence, add=most.note, findings=tuple(findings)
-        )
-    return Verdict(
-        NAME,
-        decisive.word,
-        decisive.measured,
-        decisive.bound,
-        decisive.unit,
-        decisive.samples,
-        _sentence(decisive, judged, tenants, skipped),
-        _witnesses(trial, found, decisive, rules) if decisive.word is Word.FAIL else (),
-        decisive.note if decisive.word is Word.INCONCLUSIVE else "",
-        tuple(findings),
-    )
-
-
-def _witnesses(trial: Trial, found: Gathered, decisive: Finding, rules: _Rules) -> tuple[str, ...]:
-    """Calls of the burst that were lost or refused, or waited longest."""
-    pooled = found.pooled
-    mine = pooled.burst.copy()
-    if decisive.subject != POOLED:
-        mine &= found.tenant == trial.tenants.index(decisive.subject)
-    if decisive.quantity == WAIT_UP:
-        places = np.flatnonzero(mine & pooled.has_wait)
-        longest = places[np.argsort(-pooled.waited_ns[places], kind="stable")[:MOST_WITNESSES]]
-        return tuple(trial.calls.id(int(row)) for row in pooled.rows[longest])
-    hit = np.zeros(len(trial.calls), dtype=np.bool_)
-    hit[pooled.rows[mine & (pooled.refused if decisive.quantity == REFUSALS_UP else pooled.lost)]] = True
-    return witnesses(trial, hit)
-
-
-def _tail(skipped: Iterable[str]) -> str:
-    names = list(skipped)
-    if not names:
-        return ""
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f" (not judged, too few calls: {shown})"
-
-
-def show(finding: Finding) -> str:
-    """`served share down by 2.1 points (interval 1.4 to 2.9, allowed 1)`"""
-    unit = "points" if finding.unit == "pp" else finding.unit
-    digits = 2 if finding.unit == "pp" else 0
-    if finding.measured is None or finding.low is None or finding.high is None or finding.bound is None:
-        return f"{finding.quantity}: {finding.note}"
-    return (
-        f"{finding.quantity} by {finding.measured:.{digits}f} {unit} "
-        f"(interval {finding.low:.{digits}f} to {finding.high:.{digits}f}; allowed {finding.bound:g})"
-    )
-
-
-def _sentence(decisive: Finding, judged: list[Finding], tenants: set[str], skipped: list[str]) -> str:
-    tail = _tail(skipped)
-    if decisive.word is Word.FAIL:
-        hurt = sorted({f.subject for f in judged if f.word is Word.FAIL} - {POOLED})
-        who = f"; hurt: {', '.join(hurt[:5])}" if hurt and decisive.subject == POOLED else ""
-        return f"The burst moved {decisive.subject}: {show(decisive)}{who}{tail}."
-    if decisive.word is Word.INCONCLUSIVE:
-        return f"Cannot tell whether the burst moved {decisive.subject}: {show(decisive)}{tail}."
-    return (
-        f"The burst moved no ordinary tenant: {len(tenants)} judged one by one and together; nearest to its bound, "
-        f"{decisive.subject}, {show(decisive)}{tail}."
     )
 
 

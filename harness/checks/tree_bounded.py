@@ -21,7 +21,7 @@ import numpy as np
 from harness.checks.capacity_frames import Frame
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, verdict, withheld
-from harness.checks.rulings import missing, never
+from harness.checks.rulings import never
 from harness.checks.tree_rows import (
     Tree,
     begun_when_spent,
@@ -53,8 +53,7 @@ class Params(Part):
 
 
 def judge(trial: Trial, params: Params) -> Verdict:
-    frame, trees = trees_of(trial)
-    absent = missing(NAME, frame.evidence, "arrivals", "decisions")
+    frame, trees, absent = trees_of(trial, NAME)
     if absent is not None:
         return absent
     if not trees:

@@ -21,7 +21,7 @@ from harness.checks.capacity_frames import Frame
 from harness.checks.cost_rows import REFUSED, TOKENS, CostFrame, cost_frame, level_of
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_least, at_most, enough, verdict, withheld
-from harness.checks.rulings import missing, never
+from harness.checks.rulings import never
 from harness.checks.tree_rows import (
     Tree,
     begun_when_spent,
@@ -50,8 +50,7 @@ class Params(Part):
 
 
 def judge(trial: Trial, params: Params) -> Verdict:
-    frame, found = trees_of(trial)
-    absent = missing(NAME, frame.evidence, "arrivals", "decisions")
+    frame, found, absent = trees_of(trial, NAME)
     if absent is not None:
         return absent
     trees = [tree for tree in found if any(guard in tree.limits for guard in GUARDS)]

@@ -15,7 +15,7 @@ from collections import Counter
 from harness.checks.capacity_frames import OPEN_RUN, Frame
 from harness.checks.registry import CHECKS, Check
 from harness.checks.rules import Rule, at_most, enough, verdict, withheld
-from harness.checks.rulings import Breach, missing, never
+from harness.checks.rulings import Breach, never
 from harness.checks.tree_rows import Tree, refused_modestly, trees_of
 from harness.checks.verdict import Verdict
 from harness.ledger.outcomes import BUDGET_EXHAUSTED
@@ -36,8 +36,7 @@ class Params(Part):
 
 
 def judge(trial: Trial, params: Params) -> Verdict:
-    frame, found = trees_of(trial)
-    absent = missing(NAME, frame.evidence, "arrivals", "decisions")
+    frame, found, absent = trees_of(trial, NAME)
     if absent is not None:
         return absent
     trees = [tree for tree in found if CREDITS in tree.limits]

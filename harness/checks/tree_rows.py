@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.checks.capacity_frames import CANCEL, FINISH, OPEN_RUN, READ, Frame, Run, frame_of
-from harness.checks.rulings import Breach
+from harness.checks.rulings import Breach, missing
+from harness.checks.verdict import Verdict
 from harness.ledger.evidence import Row
 from harness.ledger.outcomes import BUDGET_EXHAUSTED, SERVED
 from harness.ledger.reader import Trial
@@ -93,13 +94,14 @@ class Tree:
         return self.group.sub_agents() if self.group is not None else iter(())
 
 
-def trees_of(trial: Trial) -> tuple[Frame, list[Tree]]:
-    """All trees whose limits the profile tells; read once a trial. Raises LedgerError on a damaged file."""
+def trees_of(trial: Trial, check: str) -> tuple[Frame, list[Tree], Verdict | None]:
+    """(frame, trees, what the check says if arrivals or decisions are not there): all trees whose limits the profile
+    tells; read once a trial. Raises LedgerError on a damaged file."""
     frame = frame_of(trial)
     if "trees" not in trial.memo:
         trial.memo["trees"] = _read(frame)
     found: list[Tree] = trial.memo["trees"]
-    return frame, found
+    return frame, found, missing(check, frame.evidence, "arrivals", "decisions")
 
 
 def _read(frame: Frame) -> list[Tree]:
