@@ -65,6 +65,25 @@ def test_slots_held_while_waiting_for_another_dependency_fail(tmp_path):
     assert verdict.sentence.startswith("Customer reads: slots in use up by 5")
 
 
+def test_few_slots_that_are_held_while_waiting_are_seen_by_themselves(tmp_path):
+    """Not enough of them to move anybody's latency; one may be a connection that had to be opened anew."""
+
+    def held(n):
+        nth = iter(range(10_000))
+        mine = lambda r: (  # noqa: E731
+            r["kind"] == "step" and r["outcome"] == "admitted" and r["dependency"] == "customer"
+            and r["tenant"] == "tickets" and next(nth) < n
+        )  # fmt: skip
+        edit = lambda rows: each(rows, mine, t_ns=lambda r: r["t_ns"] - 200 * MS)  # noqa: E731
+        return judge(tmp_path / str(n), decisions=edit)
+
+    assert held(1).word is Word.PASS
+    verdict = held(2)
+    assert failed(verdict) == {"slots held idle"}
+    assert "2 steps of batches that call billing reads, too, held a slot elsewhere, with no call" in verdict.sentence
+    assert len(verdict.witnesses) == 2
+
+
 def test_the_slow_dependencys_own_limit_holds(tmp_path):
     run = runs_of("v04", "retrieve")[0]
 

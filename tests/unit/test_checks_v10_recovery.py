@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.judge.lengths import longer
+from harness.checks.judge import judge_one
 from harness.checks.verdict import Word
+from harness.matrix import profile_of_check, trial_in_virtual_time
+from harness.profile.loader import load
+from stub_service.capacity.recovery import Ramp
 from tests.unit.verification_trials import (
     ARRIVALS,
     DECISIONS,
@@ -153,3 +158,33 @@ def test_without_an_outage_it_is_inconclusive(trial):
 @pytest.mark.parametrize("file", [ARRIVALS, DECISIONS])
 def test_withheld_evidence_is_inconclusive(trial, file):
     assert verdict(without(trial, file), CHECK).word is Word.INCONCLUSIVE
+
+
+# --- several outages
+
+
+def twice(folder):
+    document = longer(load(profile_of_check(CHECK)).document, 2)
+    return judge_one(trial_in_virtual_time(folder, document), CHECK, {})
+
+
+def test_each_of_two_outages_is_judged_by_its_own_calls(tmp_path):
+    """What the second does to interactive work is not laid to the recovery from the first."""
+    found = twice(tmp_path)
+    assert found.word is Word.PASS, found.sentence
+    assert found.sentence.startswith("28 stale steps expired and none of them started; 50 others drained by class")
+
+
+def test_a_recovery_that_goes_wrong_after_the_second_outage_only_fails(tmp_path, monkeypatch):
+    healthy_begin = Ramp.begin
+
+    def begin(ramp, now_ns):
+        if now_ns < 7_000 * MS:
+            healthy_begin(ramp, now_ns)
+        else:
+            ramp.since_ns = -1
+
+    monkeypatch.setattr(Ramp, "begin", begin)
+    found = twice(tmp_path)
+    assert found.word is Word.FAIL
+    assert "calls more than the tested 60/s allow had been started by 9." in found.sentence
