@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import tempfile
@@ -43,7 +42,6 @@ def quiet_worker(begun: Any) -> None:
         first = begun.value == 1
     if not first:
         os.nice(10)
-    gc.freeze()  # what is loaded by now need not be looked at again after each trial: a quarter of its time
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
 
 
