@@ -18,7 +18,7 @@ from harness.cli.replay import parse_replans
 from harness.cli.run import run_one
 from harness.errors import BadInput
 from harness.profile.loader import from_document
-from harness.profile.units import show_duration
+from harness.profile.units import NS_PER_S, show_duration
 from harness.recorded.document import ReplanOption
 from harness.target.file import Described
 
@@ -104,12 +104,18 @@ def command(
     watched = ordinary if ordinary is not None else _ordinary_of(where, tenant)
     if tenant in watched:
         raise BadInput(f"--ordinary {','.join(watched)}: '{tenant}' runs away, so it cannot be among those watched")
+    base = ordinary_rate if base_rate is None else base_rate
+    if not ordinary_rate:
+        raise BadInput("--ordinary-rate 0/s: who sends nothing cannot be hurt; give those that are watched a rate")
+    if rate <= base:
+        raise BadInput(
+            f"--rate {_rate(rate)}: no burst, for '{tenant}' sends {_rate(base)} without it; give a higher --rate, or "
+            "a lower --base-rate"
+        )
     calm_ns = lasts if calm is None else calm
     if not calm_ns or not lasts:
         raise BadInput("--for and --calm must be longer than zero: the burst is judged against the calm before it")
-    document = _document(
-        tenant, rate, base_rate or ordinary_rate, replans, watched, ordinary_rate, calm_ns, lasts, patience
-    )
+    document = _document(tenant, rate, base, replans, watched, ordinary_rate, calm_ns, lasts, patience)
     document["seed"] = seed if seed is not None else 1
     if where == trial.STUB:
         bound = {"queue": 200} if policy == "shared_fifo" else {"queue_per_tenant": 50}
@@ -149,7 +155,7 @@ def _document(
         again = {"calls": replans.calls, "after": show_duration(replans.after_ns), "rounds": replans.rounds}
         runaway["replans"] = again
     # Even tenants at one instant would queue behind each other in every round.
-    step_ns = int(1_000_000_000 / ordinary_rate / (len(ordinary) + 1)) if ordinary_rate else 0
+    step_ns = min(int(NS_PER_S / ordinary_rate), calm_ns) // (len(ordinary) + 1)
     steady = {
         name: {"rate": _rate(ordinary_rate), "phase": f"{place * step_ns}ns"} for place, name in enumerate(ordinary)
     }

@@ -16,6 +16,7 @@ from harness.profile.loader import Loaded
 from harness.target.file import Described, load_target
 from harness.target.rails import banner, sending_of
 from harness.target.session import refuse
+from harness.target.url import accepted_url
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -32,11 +33,13 @@ dry_run_option: Decorator = click.option(
 
 
 def target_of(text: str) -> trial.Target:
-    """`stub` and URLs as they are; anything else is a target file, read whole. Raises BadInput."""
-    if text == trial.STUB or "://" in text:
+    """`stub`, and URLs that may be loaded, as they are; else a target file, read whole. Raises BadInput."""
+    if text == trial.STUB:
         return text
+    if "://" in text:
+        return accepted_url(text)
     path = Path(text)
-    if not path.exists():
+    if path.is_dir() or not path.exists():
         raise BadInput(
             f"--target {text}: there is no such file; give `stub`, a URL such as http://127.0.0.1:8080, or a target "
             "file (overload target init writes one)"
@@ -45,11 +48,15 @@ def target_of(text: str) -> trial.Target:
 
 
 def announce(loaded: Loaded, target: trial.Target, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS) -> None:
-    """The banner, on standard error. Raises BadInput with every rail that forbids the trial."""
-    if not isinstance(target, Described):
+    """The banner, on standard error, of what is not started here. Raises BadInput with every rail that forbids it."""
+    if isinstance(target, Described):
+        refuse(target, loaded.profile, loaded.time_scale, recorded_peaks)
+        url, limits, name = target.target.url, target.target.limits, target.target.name
+    elif "://" in target:
+        url, limits, name = target, None, ""
+    else:
         return
-    refuse(target, loaded.profile, loaded.time_scale, recorded_peaks)
-    said = banner(sending_of(loaded.profile, target.target, recorded_peaks), target.target.name)
+    said = banner(sending_of(loaded.profile, url, limits, recorded_peaks), name)
     click.echo(said if said.isprintable() else ascii(said), err=True)
 
 

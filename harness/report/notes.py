@@ -124,8 +124,8 @@ def _clock_of(manifest: dict[str, Any]) -> str:
     if abs(offset_ms) > _NO_CLOCK_MS:
         told = "counted from another beginning than the callers'"
     return (
-        f"The service's clock was {told}, as {samples} calls tell; its instants were brought to theirs, and are good to "
-        f"{error_ms:,.1f} ms{drifts}."
+        f"The service's clock was {told}, as {samples} calls tell; its instants were brought to theirs, and are good "
+        f"to {error_ms:,.1f} ms{drifts}."
     )
 
 

@@ -19,7 +19,7 @@ from harness.ledger.outcomes import FAILED, SERVED
 from harness.profile.demand import NO_PEAKS, amplification, most_calls, peak_rate_per_s, worst_case_rate_per_s
 from harness.profile.model import Profile
 from harness.profile.units import show_duration, show_rate
-from harness.target.model import Abort, TargetFile
+from harness.target.model import Abort, Limits, TargetFile
 
 IN_FLIGHT = "in_flight_ceiling"
 """Reason of a call that was dropped at `max_in_flight`."""
@@ -39,10 +39,11 @@ class Sending:
     max_in_flight: int | None
 
 
-def sending_of(profile: Profile, target: TargetFile, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS) -> Sending:
-    limits = target.limits
+def sending_of(
+    profile: Profile, url: str, limits: Limits | None, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS
+) -> Sending:
     return Sending(
-        target.url,
+        url,
         float(peak_rate_per_s(profile, None, recorded_peaks)),
         float(worst_case_rate_per_s(profile, recorded_peaks)),
         max((amplification(tenant) for tenant in profile.tenants.values()), default=1),
@@ -73,8 +74,8 @@ def refusals(
     return found
 
 
-def banner(sending: Sending, name: str) -> str:
-    """One paragraph: what will be sent where, and what stops it."""
+def banner(sending: Sending, name: str = "") -> str:
+    """One paragraph: what will be sent where, and what stops it. name: of the target, if it has one."""
     again = (
         f", at most {sending.worst_per_s:,.0f}/s if every call is refused (one becomes {sending.amplified})"
         if sending.amplified > 1
@@ -86,7 +87,7 @@ def banner(sending: Sending, name: str) -> str:
         else "no limits set (loopback)"
     )
     return (
-        f"sends to {sending.url} ({name}): up to {sending.peak_per_s:,.0f} calls/s for "
+        f"sends to {sending.url}{f' ({name})' if name else ''}: up to {sending.peak_per_s:,.0f} calls/s for "
         f"{show_duration(sending.duration_ns)}{again}; at most {sending.calls:,} calls in all; {rails}; "
         "Ctrl-C stops sending and drains"
     )

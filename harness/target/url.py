@@ -49,7 +49,8 @@ def accepted_url(url: str, allowed_hosts: Collection[str] = ()) -> str:
     if not accepted(host, allowed_hosts):
         raise TargetUnusable(
             f"{host!r} is not a loopback host, nor on the target's allow list: only 127.0.0.0/8, ::1, localhost and "
-            "the hosts of that list are accepted"
+            "the hosts of that list are accepted; if you may load it, describe it in a target file with `allow` and "
+            "`limits` (overload target init)"
         )
     if port == 0:
         raise TargetUnusable(f"{url!r} has port 0, on which nothing can listen; expected one such as {_EXAMPLE}")

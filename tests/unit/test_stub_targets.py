@@ -30,7 +30,8 @@ def test_loopback_is_accepted(url, cleaned):
 
 GUARD_RAILS = (
     " is not a loopback host, nor on the target's allow list: only 127.0.0.0/8, ::1, localhost and the hosts of that "
-    "list are accepted"
+    "list are accepted; if you may load it, describe it in a target file with `allow` and `limits` (overload target "
+    "init)"
 )
 
 

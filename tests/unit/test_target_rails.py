@@ -37,7 +37,8 @@ def test_time_is_not_scaled_against_a_service_that_keeps_its_own():
 
 
 def test_the_banner_says_what_where_and_what_stops_it():
-    sending = sending_of(from_document(PROFILE).profile, target(limits={"max_rate": "700/s", "max_in_flight": 50}))
+    shop = target(limits={"max_rate": "700/s", "max_in_flight": 50})
+    sending = sending_of(from_document(PROFILE).profile, shop.url, shop.limits)
     assert banner(sending, "shop") == (
         "sends to http://127.0.0.1:1 (shop): up to 48 calls/s for 10s, at most 608/s if every call is refused (one "
         "becomes 15); at most 6,080 calls in all; limits: 700 calls/s, 50 in flight; Ctrl-C stops sending and drains"
