@@ -12,7 +12,7 @@ from typing import Any
 
 from stub_service.capacity.bucket import Bucket, Claim, Short
 from stub_service.capacity.context import AdmissionContext, Denied
-from stub_service.capacity.cost_config import SHORT, CostConfig
+from stub_service.capacity.cost_config import SHORT, TOOL_HEAVY, CostConfig
 from stub_service.capacity.costs import Account, CostControl
 from stub_service.capacity.forecast import Forecasts
 from stub_service.capacity.runs import CANCELLED, Run
@@ -137,6 +137,17 @@ def cancel_never_settles(costs: CostControl, config: CostConfig) -> None:
 def crash_never_settles(costs: CostControl, config: CostConfig) -> None:
     """Nobody looks after a run whose caller is gone."""
     costs.look_after = lambda account: None  # type: ignore[method-assign]
+
+
+def class_never_settles(costs: CostControl, config: CostConfig) -> None:
+    """One route was forgotten: runs that call many tools keep what they reserved, however they end."""
+    healthy = costs.settle
+
+    def settle(account: Account, how: str | None) -> None:
+        if account.request_class != TOOL_HEAVY:
+            healthy(account, how)
+
+    costs.settle = settle  # type: ignore[method-assign]
 
 
 def settled_a_little_later(costs: CostControl, config: CostConfig) -> None:
@@ -269,6 +280,8 @@ broken("cost_cancel_never_settles", "a cancelled run is never settled", over(can
        also=(LEAK_FREE,))  # fmt: skip
 broken("cost_crash_never_settles", "a run whose caller is gone is never settled", over(crash_never_settles),
        RECONCILED, also=(LEAK_FREE,))  # fmt: skip
+broken("cost_route_never_settles", "runs that call many tools are never settled, however they end",
+       over(class_never_settles), RECONCILED, also=(LEAK_FREE,))  # fmt: skip
 broken("cost_floor_above_limit", "a forecast floor above the bucket refuses the first call for ever",
        over(lambda costs, config: become(costs.forecasts, FloorAboveLimit)), RECONCILED, also=(BUCKET,))  # fmt: skip
 broken("cost_never_learns", "the forecast does not follow what runs really cost", over(never_learns), RECONCILED)

@@ -56,6 +56,7 @@ FOR = {
     "cost_charged_at_completion": ["used beyond its bucket"],
     "cost_cancel_never_settles": ["were never settled"],
     "cost_crash_never_settles": ["were never settled"],
+    "cost_route_never_settles": ["were never settled"],
     "cost_floor_above_limit": ["were refused though their own bucket held enough"],
     "cost_never_learns": ["error of the later forecasts, chat_turn"],
     "cost_released_on_success_only": ["were refused though every pool should have been whole", "still held at the end"],
