@@ -28,7 +28,7 @@ demo: $(VENV)/.ready
 	$(BIN)/overload demo
 
 test: $(VENV)/.ready
-	$(PYTEST) -n 2 --dist loadgroup -m "not slow and not browser and not real" --durations=12
+	$(PYTEST) -n 3 --dist loadgroup -m "not slow and not browser and not real" --durations=12
 
 test-real: $(VENV)/.ready $(CLIENTS)/.ready $(SERVICES)/.ready
 	OVERLOAD_CLIENTS=$(CLIENTS) OVERLOAD_SERVICES=$(SERVICES) $(PYTEST) -m "browser or real"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from harness.profile.model import Profile
+from harness.pytest_plugin import beside_others
 
 # The same examples on every run, and no clock: a busy machine is no reason to fail. To look further afield:
 # pytest --hypothesis-profile explore
@@ -66,31 +68,42 @@ def worked_example():
     return make
 
 
-_given_way = False
+TIMED, UNTIMED, ANY = 0, 5, 19
+"""How much nicer a worker is than it was begun: one whose tests measure time, one that drives what is real but measures
+none, any other."""
+BEGUN = os.nice(0)
 
 
 @pytest.fixture(autouse=True)
-def _give_way(request):
-    """Beside a worker whose tests measure time, one whose tests do not steps back once and for all."""
-    global _given_way
+def _give_way(request, tmp_path_factory):
+    """A worker steps back for those whose tests measure time; there is no way forward. What measures latency has no
+    live test beside it (tests/live/driving.py)."""
     live = request.node.get_closest_marker("live")
+    untimed = request.node.get_closest_marker("untimed") is not None
     if live and getattr(request.config.option, "loadgroup", False):
         assert "@" in request.node.nodeid, "live tests are not grouped: they would measure each other"
-    if "PYTEST_XDIST_WORKER" in os.environ and not _given_way and not live:
-        _given_way = True
-        os.nice(10)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        nice = ANY if not live else UNTIMED if untimed else TIMED
+        os.nice(max(0, BEGUN + nice - os.nice(0)))
+    with beside_others(lock_of(tmp_path_factory), alone=False) if untimed else nullcontext():
+        yield
+
+
+def lock_of(tmp_path_factory) -> Path:
+    """That of `overload_case` and `overload_run`, for all workers of one run (harness/pytest_plugin.py)."""
+    return tmp_path_factory.getbasetemp().parent / "overload.lock"
 
 
 def pytest_collection_finish():
-    """What was imported and collected stays: a collection of garbage need not look through it again. Each trial in
-    virtual time ends with one (harness/simulate/virtual_loop.py), and looked at little else."""
+    """What was imported and collected stays: a collection of garbage need not look through it again."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this very hook
 def pytest_collection_modifyitems(items):
-    """Under `--dist loadgroup` all live tests run one after another, on one worker: they measure time."""
+    """Under `--dist loadgroup` live tests that measure time run one after another, on one worker; those that measure
+    none run one after another on another worker (docs/decisions/0003)."""
     for item in items:
         if item.get_closest_marker("live") or item.get_closest_marker("browser"):
-            item.add_marker(pytest.mark.xdist_group("live"))
+            item.add_marker(pytest.mark.xdist_group("untimed" if item.get_closest_marker("untimed") else "live"))

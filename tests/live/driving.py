@@ -2,6 +2,7 @@
 
 A trial in which the harness itself was late (`trial.on_time` is INVALID) says nothing of the stub, neither way. It is
 driven again, alone; if it is late again and again, the test is skipped, and says so. Nothing else is ever tried again.
+Alone means that no other live test runs meanwhile, on whatever worker.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import pytest
 from harness import checks, trial
 from harness.checks.verdict import Verdict, Word
 from harness.profile.loader import Loaded, load
+from harness.pytest_plugin import beside_others
 from harness.trial import Judged
 from harness.verify import ON_TIME, SIDE_BY_SIDE
 
 MOST_TRIES = 3
+lock: Path | None = None
+"""Shared by live tests that measure no time, held by what must be alone; set by conftest.py."""
 Key = TypeVar("Key", bound=Hashable)
 Verdicts = dict[str, Verdict]
 
@@ -29,8 +33,14 @@ def loaded(path: Path) -> Loaded:
 
 
 def drive(made: Loaded, folder: Path, defect: str | None = None) -> Judged:
-    """Against the bundled stub, again while it was late. folder: where the folders of the tries are made."""
-    return on_time(lambda: once(made, folder, defect))
+    """Alone, against the bundled stub, again while it was late. folder: where the folders of the tries are made."""
+    return on_time(lambda: alone(made, folder, defect))
+
+
+def alone(made: Loaded, folder: Path, defect: str | None) -> Judged:
+    assert lock is not None
+    with beside_others(lock, alone=True):
+        return once(made, folder, defect)
 
 
 def once(made: Loaded, folder: Path, defect: str | None = None) -> Judged:
@@ -47,16 +57,26 @@ def on_time(drive_once: Callable[[], Judged]) -> Judged:
     return judged
 
 
-def drive_all(jobs: Mapping[Key, tuple[Loaded, str | None]], folder: Path) -> dict[Key, Verdicts]:
-    """All of them, two side by side; those that were late again, each by itself."""
+def judge_all(jobs: Mapping[Key, tuple[Loaded, str | None]], folder: Path) -> dict[Key, Judged]:
+    """All of them, two side by side, the longest first; those that were late again, each by itself."""
+    longest_first = sorted(jobs, key=lambda key: -jobs[key][0].profile.duration)
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        first = {key: pool.submit(once, made, folder, defect) for key, (made, defect) in jobs.items()}
-        found = {key: future.result().verdicts for key, future in first.items()}
+        first = {key: pool.submit(once, jobs[key][0], folder, jobs[key][1]) for key in longest_first}
+        found = {key: future.result() for key, future in first.items()}
     for key, (made, defect) in jobs.items():
         for _ in range(MOST_TRIES - 1):
-            if was_late(found[key]):
-                found[key] = once(made, folder, defect).verdicts
-    return {key: {verdict.check: verdict for verdict in verdicts} for key, verdicts in found.items()}
+            if was_late(found[key].verdicts):
+                found[key] = alone(made, folder, defect)
+    return found
+
+
+def drive_all(jobs: Mapping[Key, tuple[Loaded, str | None]], folder: Path) -> dict[Key, Verdicts]:
+    """What was said of each, by check."""
+    return {key: by_check(judged) for key, judged in judge_all(jobs, folder).items()}
+
+
+def by_check(judged: Judged) -> Verdicts:
+    return {verdict.check: verdict for verdict in judged.verdicts}
 
 
 def was_late(verdicts: list[Verdict]) -> bool:

@@ -1,4 +1,7 @@
-"""Expiry to recovery over real HTTP: each check passes the healthy stub and fails it with one of its defects."""
+"""Expiry to recovery over real HTTP: each check fails one of its defects.
+
+That the healthy stub passes v06 to v10 live is shown by tests/verification; of the others it is shown here.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,12 @@ FAILS = {
     "trial.decisions_complete": "ends_recorded_twice",
     "trial.leak_free": "slot_kept_when_cancelled",
 }
-TRIALS = dict.fromkeys(
-    (profile_of_check(check).stem, defect) for check, name in FAILS.items() for defect in (None, name)
-)
+HEALTHY = ("capacity.adaptive_bounded", "trial.decisions_complete", "trial.leak_free")
 PATHS = {profile_of_check(check).stem: profile_of_check(check) for check in FAILS}
+TRIALS = [
+    *((profile_of_check(check).stem, defect) for check, defect in FAILS.items()),
+    *dict.fromkeys((profile_of_check(check).stem, None) for check in HEALTHY),
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,7 @@ def driven(tmp_path_factory):
     return drive_all(jobs, tmp_path_factory.mktemp("defects_live"))
 
 
-@pytest.mark.parametrize("check", FAILS)
+@pytest.mark.parametrize("check", HEALTHY)
 def test_the_healthy_stub_passes(driven, check):
     verdicts = driven[profile_of_check(check).stem, None]
     must_pass(verdicts)

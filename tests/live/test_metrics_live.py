@@ -10,7 +10,7 @@ from harness.profile.loader import from_document
 from harness.target.driver_process import Workers
 from stub_service.exposition import MOST_LABELLED
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 ENDS = ("served", "abandoned", "failed", "dropped", "held_back")
 

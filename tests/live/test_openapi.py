@@ -91,6 +91,7 @@ def mismatch(operation, status, headers, body):
 
 
 @pytest.mark.live
+@pytest.mark.untimed
 def test_every_operation_is_answered_as_described(tmp_path):
     made = capacity_config(dependency("customer", service_ms=1), dependency("billing", service_ms=1))
     wrong = {}

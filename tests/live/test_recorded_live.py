@@ -6,7 +6,7 @@ import pytest
 
 from harness.cli import main
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 BEGIN = 1_431_857_100
 NAMES = ["plain", "日本 語", 'q"uote', "[bold]x", "a:b,c=d", "new\nline", "x" * 300, "café", "<script>"]

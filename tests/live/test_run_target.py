@@ -11,7 +11,7 @@ from harness.simulate.service import capacity_config, shared_service
 from harness.target.stub import StubProcess
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 TICKETS = ROOT / "profiles" / "support_ticket.yaml"
 PLAIN = {

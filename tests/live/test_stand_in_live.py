@@ -19,7 +19,7 @@ import pytest
 from stub_service.provider.scenarios import SCENARIOS
 from stub_service.provider_shell import MOST_BODY_BYTES, StandIn
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 CALLER = """
 import os, sys, time, http.client, urllib.parse

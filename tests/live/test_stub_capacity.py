@@ -20,7 +20,7 @@ from tests.live.stub_client import PATIENCE_S, config, rows
 from tests.unit.dependency_bench import MS, call, dependency, fault
 from tests.unit.dependency_bench import config as capacity_config
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 
 def exchange(stub, method, path, document=None, tenant="A", **headers):

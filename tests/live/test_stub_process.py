@@ -20,7 +20,7 @@ from harness.target.url import connect, probe
 from stub_service.config import to_json
 from tests.live.stub_client import PATIENCE_S, Caller, audit, config, rows, wait_for
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 
 def run_stub(*arguments, tokens=None):

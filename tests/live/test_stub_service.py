@@ -12,7 +12,7 @@ import pytest
 from harness.target.stub import StubProcess
 from tests.live.stub_client import MS, Caller, audit, config, rows, wait_for
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 
 def test_tenant_comes_from_the_token_and_headers_are_ignored(tmp_path):

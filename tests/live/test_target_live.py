@@ -28,7 +28,7 @@ from tests.conftest import ROOT
 from tests.live.awkward import OK, always, rows_of, serving
 from tests.unit.test_cli import overload as in_this_process
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 TOKENS = {"A": "s3cret-of-A-7f2c", "B": "s3cret-of-B-91aa"}
 PROFILE = {

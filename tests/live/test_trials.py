@@ -22,7 +22,7 @@ from harness.profile.loader import from_document
 from harness.simulate.service import shared_service
 from harness.target.stub import StubProcess
 from tests.conftest import ROOT
-from tests.live.driving import drive, on_time, skip_if_late
+from tests.live.driving import MOST_TRIES, drive, on_time, skip_if_late
 
 pytestmark = pytest.mark.live
 
@@ -30,17 +30,17 @@ FAIR = {"policy": "fair_queues", "queue_per_tenant": 50}
 
 DOCUMENT = {
     "name": "short",
-    "duration": "18s",
-    "phases": {"calm": ["0s", "7s"], "burst": ["7s", "14s"], "recovery": ["14s", "18s"]},
+    "duration": "9s",
+    "phases": {"calm": ["0s", "4s"], "burst": ["4s", "8s"], "recovery": ["8s", "9s"]},
     "patience": "500ms",
     "patience_until": "start",
-    "service": {"workers": 32, "service_time": "200ms", "admission": {"policy": "shared_fifo", "queue": 100}},
+    "service": {"workers": 56, "service_time": "200ms", "admission": {"policy": "shared_fifo", "queue": 175}},
     "tenants": {
-        "A": {"rate": "48/s"},
-        "B": {"rate": "48/s", "phase": "7ms"},
+        "A": {"rate": "84/s"},
+        "B": {"rate": "84/s", "phase": "4ms"},
         "agent": {
-            "rate": ["24/s", {"from": "7s", "to": "14s", "rate": "150/s"}],
-            "replans": {"calls": 2, "after": "200ms", "rounds": 2},
+            "rate": ["42/s", {"from": "4s", "to": "8s", "rate": "220/s"}],
+            "replans": {"calls": 2, "after": "200ms", "rounds": 1},
         },
     },
     "ordinary": ["A", "B"],
@@ -116,6 +116,7 @@ def test_a_stub_that_runs_already_is_a_target_with_evidence(tmp_path):
     assert sum(1 for _ in judged.trial.decisions()) == 3 * len(judged.trial.calls)
 
 
+@pytest.mark.untimed
 def test_a_stub_that_dies_half_way_leaves_an_invalid_trial_with_every_call_accounted_for(folder):
     made = loaded(**CALM)
     killed = []
@@ -177,6 +178,7 @@ def wait_for(condition, limit_s=30):
     return found
 
 
+@pytest.mark.untimed
 def test_ctrl_c_drains_and_leaves_an_invalid_but_readable_record(running):
     process, folder = running
     process.send_signal(signal.SIGINT)
@@ -191,6 +193,7 @@ def test_ctrl_c_drains_and_leaves_an_invalid_but_readable_record(running):
     assert wait_for(lambda: not children_of(folder)) is True
 
 
+@pytest.mark.untimed
 def test_no_child_outlives_a_parent_that_is_killed(running):
     process, folder = running
     assert len(children_of(folder)) == 2
@@ -201,6 +204,7 @@ def test_no_child_outlives_a_parent_that_is_killed(running):
     assert len(judged.trial.calls) > 0
 
 
+@pytest.mark.untimed
 def test_a_driver_that_is_killed_leaves_an_invalid_trial(running):
     process, folder = running
     (driver,) = children_of(folder, b"harness.live")
@@ -214,10 +218,13 @@ def test_a_driver_that_is_killed_leaves_an_invalid_trial(running):
 def test_the_command_shows_live_beside_simulated(tmp_path):
     path = tmp_path / "short.yaml"
     path.write_text(json.dumps({**DOCUMENT, **CALM, "duration": "3s"}))
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "run", str(path), "--against-simulation", "--reports", str(tmp_path / "r")],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "harness", "run", str(path), "--against-simulation", "--reports", str(tmp_path)]
+    for _ in range(MOST_TRIES):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+        if not (done.returncode == 4 and "The harness was late" in done.stdout):
+            break
+    else:
+        pytest.skip(f"the machine was too busy, {MOST_TRIES} times")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS  trial.agrees_with_simulation" in done.stdout
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("A ") and "original calls" in line]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.test_watch import clf
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.untimed]
 
 
 def test_it_follows_a_rotation_and_ends_at_the_alert(tmp_path):
