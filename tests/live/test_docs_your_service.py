@@ -10,7 +10,7 @@ import pytest
 from harness.checks.verdict import Word
 from tests.real.services import EXAMPLES, example, running, stub
 
-pytestmark = [pytest.mark.live, pytest.mark.untimed]
+pytestmark = pytest.mark.live
 V05 = "v05.one_retry_owner"
 
 
