@@ -27,7 +27,14 @@ class Evidence:
 
 
 def evidence_of(trial: Trial) -> Evidence:
-    """Reads the three files. Raises LedgerError on one that is damaged."""
+    """Read once a trial: nobody changes its rows. Raises LedgerError on a file that is damaged."""
+    if "evidence" not in trial.memo:
+        trial.memo["evidence"] = _read(trial)
+    found: Evidence = trial.memo["evidence"]
+    return found
+
+
+def _read(trial: Trial) -> Evidence:
     folder = trial.folder
     decisions = [row for row in trial.decisions() if row.get("part") == "capacity"]
     return Evidence(
