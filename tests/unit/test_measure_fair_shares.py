@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import comb
 
 import numpy as np
@@ -118,3 +119,19 @@ def test_a_hypergeometric_tail_adds_up():
     assert hypergeometric_tail(12, 4, 4, 0) == 1.0
     assert hypergeometric_tail(12, 4, 4, 1) == pytest.approx(1 - comb(8, 4) / comb(12, 4))
     assert hypergeometric_tail(12, 1, 1, 1) == pytest.approx(1 / 12)
+    assert hypergeometric_tail(12, 2, 5, 1) == pytest.approx(1 - comb(7, 2) / comb(12, 2))  # more flooded than dealt
+    assert hypergeometric_tail(12, 5, 2, 1) == pytest.approx(1 - comb(10, 5) / comb(12, 5))
+
+
+def test_a_tail_of_what_is_certain_or_impossible():
+    assert [binomial_tail(3, 0.0, at_least) for at_least in (0, 1)] == [1.0, 0.0]
+    assert [binomial_tail(3, 1.0, at_least) for at_least in (0, 3, 4)] == [1.0, 1.0, 0.0]
+    assert [binomial_tail(0, 0.5, at_least) for at_least in (0, 1)] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("n", "p", "at_least"), [(1000, 0.001, 30), (200, 0.3, 130), (40, 0.5, 39)])
+def test_a_tail_far_out_keeps_its_digits(n, p, at_least):
+    """One minus the other side would leave nothing of it, and a bound at a chance of 1e-9 would be wrong."""
+    q = Fraction(p).limit_denominator(1000)
+    exact = sum(comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(at_least, min(n, at_least + 40) + 1))
+    assert binomial_tail(n, p, at_least) == pytest.approx(float(exact), rel=1e-9, abs=0)
