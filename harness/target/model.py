@@ -60,6 +60,7 @@ Outcome = Literal[
 ]  # fmt: skip
 assert set(get_args(Outcome)) == {QUEUED, *FROM_SERVICE}
 Unit = Literal["ns", "us", "ms", "s"]
+Lasting = Annotated[DurationNs, Field(gt=0)]
 Points = Annotated[float, Field(gt=0, le=100)]
 
 TENANT_MARK = "{TENANT}"
@@ -97,9 +98,9 @@ class Abort(Part):
     """
 
     server_errors_pp: Points | None = 25.0
-    latency_p95: DurationNs | None = None
+    latency_p95: Lasting | None = None
     ordinary_hurt_pp: Points | None = None
-    window: DurationNs = 5_000_000_000
+    window: Lasting = 5_000_000_000
     least: Count = 20
 
 
@@ -274,7 +275,7 @@ class StepAnswers(Part):
 class Poll(Part):
     """For a service that answers a batch with `queued`: `read` is asked every `every` until it is no longer queued."""
 
-    every: DurationNs = 200_000_000
+    every: Lasting = 200_000_000
     most: Count = 600
 
 
@@ -380,11 +381,11 @@ class TargetFile(Part):
     abort: Abort = Abort()
     tls: Tls = Tls()
     credentials: Credentials = Credentials()
-    connect_timeout: DurationNs = 5_000_000_000
+    connect_timeout: Lasting = 5_000_000_000
     call: Request = Request(path="/service", body={})
     recorded: Recorded = Recorded()
     data: Annotated[dict[Name, Data], Field(max_length=200)] = {}
-    service_time: DurationNs | None = None
+    service_time: Lasting | None = None
     answers: Answers = Answers()
     runs: Runs | None = None
     faults: Faults | None = None

@@ -195,3 +195,19 @@ def test_two_tenants_that_would_have_one_token_are_told_apart_first():
     apart = Credentials(env="T_{TENANT}", tenants={"a_b": "OTHER"})
     assert tokens_for(apart, ["a-b", "a_b"], {"T_A_B": "x", "OTHER": "y"}) == {"a-b": "x", "a_b": "y"}
     assert tokens_for(Credentials(env="ONE"), ["a", "b"], {"ONE": "x"}) == {"a": "x", "b": "x"}
+
+
+def test_what_lasts_no_time_at_all_is_told(tmp_path):
+    """A window of nothing never aborts, and asking again after nothing is a flood."""
+    found = problems_of(
+        tmp_path,
+        "name: x\nurl: http://127.0.0.1:9\nabort: {window: 0s, latency_p95: 0s}\nconnect_timeout: 0s\n"
+        "service_time: 0ms\nruns: {open: {}, submit: {}, read: {}, poll: {every: 0s}}\n",
+    )
+    assert [line.split(": ", 1)[1] for line in found] == [
+        "abort.window: '0s': expected more than 0",
+        "abort.latency_p95: '0s': expected more than 0",
+        "connect_timeout: '0s': expected more than 0",
+        "service_time: '0ms': expected more than 0",
+        "runs.poll.every: '0s': expected more than 0",
+    ]
