@@ -84,7 +84,7 @@ def test_the_edges_of_a_date():
                        "Sat, 29 Feb 2020 00:00:00 GMT", "Mon, 01 Jan 0001 00:00:00 GMT")
     ]  # fmt: skip
     assert epoch == [1483228800, 1483228800, 0, 3155759999, 1582934400, -62135596800]
-    days = {"Jan": 31, "Feb": 28, "Mar": 31, "Apr": 30, "May": 31, "Jun": 30, "Jul": 31, "Aug": 31, "Sep": 30, "Oct": 31,
-            "Nov": 30, "Dec": 31}  # fmt: skip
+    days = {"Jan": 31, "Feb": 28, "Mar": 31, "Apr": 30, "May": 31, "Jun": 30, "Jul": 31, "Aug": 31, "Sep": 30,
+            "Oct": 31, "Nov": 30, "Dec": 31}  # fmt: skip
     firsts = [parse(f"Mon, 01 {month} 2018 00:00:00 GMT").at_epoch_s for month in days]
     assert [(later - first) // 86400 for first, later in pairwise(firsts)] == [*days.values()][:-1]
