@@ -68,6 +68,24 @@ def worked_example():
     return make
 
 
+@pytest.fixture
+def overload(capsys, tmp_path, monkeypatch):
+    """overload("watch", "--json") -> exit code, standard output, standard error; in a folder of its own."""
+    from harness.cli import main  # not before a test asks for it: most do not
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def command(*args):
+        with pytest.raises(SystemExit) as exit_:
+            main([str(arg) for arg in args])
+        out = capsys.readouterr()
+        assert "Traceback" not in out.err
+        return exit_.value.code, out.out, out.err
+
+    return command
+
+
 TIMED, UNTIMED, ANY = 0, 5, 19
 """How much nicer a worker is than it was begun: one whose tests measure time, one that drives what is real but measures
 none, any other."""

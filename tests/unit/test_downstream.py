@@ -2,10 +2,10 @@
 
 import json
 import shlex
+from functools import partial
 
 import pytest
 
-from harness.cli import main
 from harness.cli.calls import command as calls
 from harness.recorded.downstream import MOST_ROWS, OTHER_PATHS, Seen, as_json, listing, template
 from tests.unit.test_recorded_har import document, entry
@@ -90,18 +90,9 @@ OLD = {"http.method": "GET", "http.url": "https://mail/send", "http.status_code"
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def run(overload, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-
-    def command(*args):
-        with pytest.raises(SystemExit) as exit_:
-            main(["calls", *map(str, args)])
-        out = capsys.readouterr()
-        assert "Traceback" not in out.err
-        return exit_.value.code, out.out, out.err
-
-    return command
+    return partial(overload, "calls")
 
 
 def rows(run, text, *options, name="x.json"):

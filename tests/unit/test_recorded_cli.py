@@ -2,27 +2,16 @@
 
 import gzip
 import json
+from functools import partial
 
 import pytest
-
-from harness.cli import main
 
 BEGIN = 1_431_857_100
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def command(*args):
-        with pytest.raises(SystemExit) as exit_:
-            main(["replay", *map(str, args)])
-        out = capsys.readouterr()
-        assert "Traceback" not in out.err
-        return exit_.value.code, out.out, out.err
-
-    return command
+def run(overload):
+    return partial(overload, "replay")
 
 
 @pytest.fixture

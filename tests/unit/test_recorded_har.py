@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli import main
 from harness.recorded import har
 from harness.recorded.errors import RecordedError
 from harness.recorded.fields import is_secret, without_secrets
@@ -225,23 +224,14 @@ def test_what_is_no_har_is_not_taken_for_one():
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def run(overload, tmp_path):
     posted = [{"postData": {"mimeType": "application/json", "text": f'{{"i": {i}}}'}} for i in range(10)]
     made = [
         entry(at=f"2024-05-01T10:00:{i:02d}.5Z", url=f"https://h/a/{i}?token={SECRET}", method="POST", request=body)
         for i, body in enumerate(posted)
     ]
     (tmp_path / "x.har").write_text(document(*made))
-
-    def command(*args):
-        with pytest.raises(SystemExit) as exit_:
-            main([str(arg) for arg in args])
-        out = capsys.readouterr()
-        assert "Traceback" not in out.err
-        return exit_.value.code, out.out, out.err
-
-    return command
+    return overload
 
 
 def test_learn_and_replay_read_it(run, tmp_path):

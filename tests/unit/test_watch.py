@@ -5,10 +5,10 @@ import os
 import shlex
 import urllib.error
 import urllib.request
+from functools import partial
 
 import pytest
 
-from harness.cli import main
 from harness.cli.following import Follower
 from harness.cli.metrics_port import served
 from harness.cli.watch import Looks, command, textfile_writer
@@ -307,18 +307,8 @@ def test_a_textfile_is_written_whole(tmp_path):
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def command(*args):
-        with pytest.raises(SystemExit) as exit_:
-            main(["watch", *map(str, args)])
-        out = capsys.readouterr()
-        assert "Traceback" not in out.err
-        return exit_.value.code, out.out, out.err
-
-    return command
+def run(overload):
+    return partial(overload, "watch")
 
 
 @pytest.fixture
