@@ -7,6 +7,7 @@ and that it came says that somebody thinks of this trial otherwise than it was p
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic_ns
@@ -52,22 +53,28 @@ class Roster:
     def wait_for_all(
         self, within_s: float, waiting: Callable[[list[str]], None], stopped: Callable[[], bool], where: str
     ) -> None:
-        """waiting: told who is there whenever that changes, and not all are. Raises CannotBegin."""
+        """waiting: told who is there whenever that changes, and not all are. stopped: there is to be no trial, and
+        somebody knows why. Raises CannotBegin."""
         told = -1
         for _ in looks(within_s):
             names = [member.name for member in self.members.values()]
             if len(names) >= self.expected or stopped():
-                break
+                return
             if len(names) != told:
                 told = len(names)
                 waiting(names)
-        if len(self.members) < self.expected:
-            self._given_up = True
-            there = f" ({', '.join(member.name for member in self.members.values())})" if self.members else ""
-            raise CannotBegin(
-                f"{len(self.members)} of {self.expected} workers joined within {within_s:g} s{there}; nothing was "
-                f"sent. Start the others with: overload worker --master {where}"
-            )
+        self._given_up = True
+        there = f" ({', '.join(member.name for member in self.members.values())})" if self.members else ""
+        raise CannotBegin(
+            f"{len(self.members)} of {self.expected} workers joined within {within_s:g} s{there}; nothing was "
+            f"sent. Start the others with: overload worker --master {where}"
+        )
+
+    def never_came(self, name: str) -> Member:
+        """A worker of this machine that ended before it could join: a member, so that the record tells of it."""
+        member = Member(name, f"{name}, which never joined", socket.gethostname(), 0, True, monotonic_ns())
+        self.members[member.client_id] = member
+        return member
 
     def in_order(self) -> list[Member]:
         """So that the same names get the same shares, whoever joined first."""

@@ -125,6 +125,8 @@ class Master:
 
     def spawn(self) -> None:
         """Locust spawns the users, each on the worker that its tenant was dealt to."""
+        if self._ending:
+            return
         users = sum(len(self._places(member)) for member in self.members.values())
         self._runner.start(user_count=users, spawn_rate=users)
 
@@ -201,9 +203,11 @@ class Master:
 
     def process_ended(self, name: str, how: str) -> None:
         """A worker that was started here has ended, whatever it was doing."""
-        for member in self.members.values():
-            if member.local and member.name == name:
-                self.lose(member, how)
+        member = next((one for one in self.members.values() if one.local and one.name == name), None)
+        if member is None and not (self.begun or self._ending):
+            member = self._roster.never_came(name)
+        if member is not None:
+            self.lose(member, how)
 
     def _watch(self) -> None:
         turned_ns = monotonic_ns()

@@ -118,16 +118,21 @@ def _conduct(
     options: argparse.Namespace, made: Master, children: Children, runner: Any, rows: JsonLines, plan: Any
 ) -> int:
     out, loop = LineWriter(1), gevent.get_hub().loop
-    ready = Event()
+    ready, told = Event(), Event()
 
     def on_line(line: bytes) -> None:
         epoch = epoch_in(line)
+        told.set()
         if epoch is None:
             gevent.spawn(made.halt, "error")
         elif ready.is_set():
             gevent.spawn(made.begin, epoch)
 
-    reader = LineReader(loop, 0, on_line, lambda: gevent.spawn(made.halt, PARENT_GONE))
+    def on_end() -> None:
+        told.set()
+        gevent.spawn(made.halt, PARENT_GONE)
+
+    reader = LineReader(loop, 0, on_line, on_end)
     on_signals(made.interrupt)
     here = f"{LOCALHOST if runner.master_bind_host == '0.0.0.0' else runner.master_bind_host}:{runner.server.port}"
     for place in range(options.workers):
@@ -150,6 +155,7 @@ def _conduct(
     ready.set()
     gevent.spawn(_show, made, out)
     made.finished.wait()
+    told.wait(GO_S)  # over before it began: the parent still says when it is to begin, and then hears why it does not
     reader.close()
     made.measure_again()
     rows.close()
