@@ -24,9 +24,10 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb, factorial
+from math import factorial
 
 from harness.callers.calls import Call
+from harness.measure.chance import binomial_tail
 
 _ALIKE_NS, _APART_NS = 100_000_000, 250_000_000
 _CHANCE_OF_RHYTHM = {(2, 2): 0.05, (3, 2): 0.012, (2, 3): 0.004}
@@ -90,7 +91,7 @@ def with_rhythm(calls: Sequence[Call]) -> list[tuple[Call, Layers]]:
     proved = {
         shape
         for shape, count in shapes.items()
-        if _tail(count, long[shape[0] * shape[1]] - count, _chance_of_rhythm(*shape)) <= _SURE
+        if binomial_tail(long[shape[0] * shape[1]], _chance_of_rhythm(*shape), count) <= _SURE
     }
     return [(call, layers) for call, layers in found if (layers.inner, layers.outer) in proved]
 
@@ -111,11 +112,11 @@ def read_delays(calls: Sequence[Call]) -> tuple[str, int]:
         return ONE, 1
     periods = range(2, (max(len(one) for one in gaps) + 1) // 2 + 1)
     again = {period: _begins_anew(gaps, period) for period in periods}
-    if all(_tail(ups, downs) <= _CHANCE for ups, downs in again.values()):
+    if all(_luck(ups, downs) <= _CHANCE for ups, downs in again.values()):
         return ONE, 1
     for period, (ups, downs) in again.items():
         after = _after_runs(gaps, period)
-        if _tail(*after) <= _SURE / len(periods) and min(_tail(ups, downs), _tail(downs, ups)) > _UNLIKE:
+        if _luck(*after) <= _SURE / len(periods) and min(_luck(ups, downs), _luck(downs, ups)) > _UNLIKE:
             return SEVERAL, period
     return UNKNOWN, 1
 
@@ -146,10 +147,9 @@ def _signs(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return grow, sum(before > after + _GRAIN_NS for before, after in pairs)
 
 
-def _tail(have: int, rest: int, chance: float = 0.5) -> float:
-    """How probable it is that luck brings so many, or more, of all."""
-    n = have + rest
-    return sum(comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(have, n + 1)) if have else 1.0
+def _luck(have: int, rest: int) -> float:
+    """How probable it is that luck brings so many, or more, of all, if both are equally likely."""
+    return binomial_tail(have + rest, 0.5, have)
 
 
 def _clearly_grows(gaps_ns: Sequence[int]) -> bool:

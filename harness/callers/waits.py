@@ -2,7 +2,8 @@
 
 Source: RFC 9110, 10.2.3. An answer may be read in several ways (a date has a grain of a second; a form in milliseconds
 stands beside the one in seconds): early means before every reading. Where nothing usable is stated, the caller owes a
-backoff of its own. After a connection that broke one immediate attempt is right: on a fresh one.
+backoff of its own. Full jitter, drawn from zero up, is one: some of its pauses are short, and most are not. After a
+connection that broke one immediate attempt is right: on a fresh one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from harness.callers.calls import Call, stated_waits_ns
 from harness.callers.log import Arrival
 from harness.callers.seen import LONG_ENOUGH_NS, SUBJECT, Seen, label
 from harness.checks import rules
+from harness.checks.rules import Rule
 from harness.checks.rulings import never, noted
-from harness.checks.verdict import Verdict
+from harness.checks.verdict import Finding, Verdict, Word
+from harness.measure.chance import binomial_tail
 from harness.measure.quantiles import quantile
 from harness.profile.units import NS_PER_S
 
 KEPT, BACKS_OFF, JITTERED = "caller.retry_after_kept", "caller.backs_off", "caller.jittered"
+_SURE, _SURE_OF_ONE, _MANY = 0.01, 0.06, 10
+"""Chances of taking full jitter for a hot loop: from several pauses, from a single one that is no pause at all."""
 UNCOMMON = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
 
 
@@ -50,39 +55,55 @@ def retry_after_kept(seen: Seen) -> Verdict:
 
 def backs_off(seen: Seen) -> Verdict:
     """A failure without a usable wait is followed by a pause of the caller's own."""
-    breaches, judged, shortest = [], 0, None
-    for call, before, after in seen.repeated:
-        if stated_waits_ns(before) or _broke(before) or not before.failed:
-            continue
-        judged += 1
-        waited = after.at_ns - before.over_ns
-        shortest = waited if shortest is None else min(shortest, waited)
-        if waited < seen.params.hot:
-            breaches.append((after.id, f"{_s(waited)} after {_header(before)}{label([call])}"))
+    pauses: list[tuple[int, bool, Arrival, Arrival, Call]] = []
+    for call in seen.calls:
+        for place, (before, after) in enumerate(call.pairs()):
+            if before.failed and not stated_waits_ns(before) and not _broke(before):
+                pauses.append((after.at_ns - before.over_ns, place == 0, before, after, call))
+    hot = [pause for pause in pauses if pause[0] < seen.params.hot]
+    firsts = [pause[0] for pause in pauses if pause[1]]
+    loops = _no_luck([pause[0] for pause in pauses], seen.params.hot) or _no_luck(firsts, seen.params.hot)
+    breaches = [
+        (after.id, f"{_s(waited)} after {_header(before)}{label([call])}") for waited, _, before, after, call in hot
+    ]  # fmt: skip
     unanswered = _left_alone(seen)
+    within = f"came within {_s(seen.params.hot)} of a failure"
     add = "failures without a usable Retry-After, such as --scenario down, of a caller that retries"
-    found = [
-        never(
-            SUBJECT,
-            f"came within {_s(seen.params.hot)} of a failure",
-            breaches,
-            judged + unanswered,
-            1,
-            add,
-            "attempts",
-        )
-    ]
+    found = [never(SUBJECT, within, breaches if loops else [], len(pauses) + unanswered, 1, add, "attempts")]
+    if hot and not loops:
+        found.append(_short(len(hot), len(pauses), seen.params.hot))
     ignored = [a for a in seen.work if not stated_waits_ns(a) and any(name in a.told for name in UNCOMMON)]
     if ignored:
         found.append(
             noted(SUBJECT, "a wait was told in a form that is no standard: nobody can be blamed for missing it")
         )
+    shortest = min((pause[0] for pause in pauses), default=0)
     passed = (
-        f"{judged} attempts followed a failure that stated no usable wait, the soonest after {_s(shortest or 0)}."
-        if judged
+        f"{len(pauses)} attempts followed a failure that stated no usable wait, the soonest after {_s(shortest)}"
+        + (f"; {len(hot)} of them within {_s(seen.params.hot)}, as full jitter has it." if hot else ".")
+        if pauses
         else f"{unanswered} failures stated no usable wait: none was tried again."
     )
     return rules.verdict(BACKS_OFF, found, passed)
+
+
+def _no_luck(pauses_ns: Sequence[int], hot_ns: int) -> bool:
+    """Whether so many short pauses are more than full jitter of at least four times `hot` would have brought."""
+    n = len(pauses_ns)
+    sure = _SURE_OF_ONE if n == 1 else _SURE
+    hot = sum(pause < hot_ns for pause in pauses_ns)
+    at_once = sum(pause < hot_ns / 5 for pause in pauses_ns)
+    return n > 0 and (binomial_tail(n, 1 / 4, hot) <= sure or binomial_tail(n, 1 / 20, at_once) <= sure)
+
+
+def _short(hot: int, judged: int, hot_ns: int) -> Rule:
+    """Some pauses were short: the luck of a jitter, if there are enough to have shown a hot loop."""
+    sentence = (
+        f"{SUBJECT}: {hot} of {judged} attempts came within {_s(hot_ns)} of a failure, as full jitter may"
+    )
+    word = Word.PASS if judged >= _MANY else Word.INCONCLUSIVE
+    finding = Finding(SUBJECT, "short pauses", word, float(hot), None, None, judged / 4, "attempts", judged, sentence)
+    return Rule(finding, sentence, (), "ten failed attempts or more that are retried, such as --scenario down")
 
 
 def _left_alone(seen: Seen) -> int:

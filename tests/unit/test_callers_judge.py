@@ -327,9 +327,25 @@ def test_a_refusal_that_is_not_retried_is_kept_and_one_watched_too_shortly_is_no
 
 @pytest.mark.parametrize("header", ["0", "-10", "nan", "abc", "20, 30", "1696004817", "1_000", DATE, None])
 def test_nothing_usable_owes_a_backoff(header):
-    assert Arrivals().refused(1, header).served(1.01).judge("backs_off").word is Word.FAIL
+    assert Arrivals().refused(1, header).served(1.005).judge("backs_off").word is Word.FAIL
     assert Arrivals().refused(1, header).served(1.5).judge("backs_off").word is Word.PASS
     assert Arrivals().refused(1, header).served(1.5).judge("retry_after_kept").word is Word.INCONCLUSIVE
+
+
+def test_full_jitter_is_a_backoff_and_a_hot_loop_is_not():
+    def words(seeds: int, pause) -> set[Word]:
+        found = set()
+        for seed in range(seeds):
+            rng = Random(seed)
+            found.add(retried(6, lambda call, rng=rng: [pause(rng, n) for n in range(3)]).judge("backs_off").word)
+        return found
+
+    assert words(20, lambda rng, n: rng.random() * 0.2 * 2**n) == {Word.PASS}
+    assert words(3, lambda rng, n: 0.001 + rng.random() * 0.004) == {Word.FAIL}
+    assert words(3, lambda rng, n: 0.0005 if n == 0 else 1.0) == {Word.FAIL}  # the first one always at once
+    short = retried(1, lambda call: [0.03, 0.5]).judge("backs_off")
+    assert short.word is Word.INCONCLUSIVE
+    assert "--scenario down" in short.add
 
 
 def test_one_attempt_at_once_after_a_reset_is_right():
