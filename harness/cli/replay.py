@@ -180,8 +180,8 @@ def command(
 ) -> int:
     """Replay recorded traffic against a service, judge it, and write a report. The exit code is the verdict.
 
-    Reads Apache and nginx access logs, JSON Lines and CSV (plain or gzip; - is standard input). Applied in this order:
-    window, squeeze, speed, top, amplify, runaway, anonymise. docs/recorded.md says what each does.
+    Reads Apache and nginx access logs, JSON Lines, CSV and HAR (plain or gzip; - is standard input). Applied in this
+    order: window, squeeze, speed, top, amplify, runaway, anonymise. docs/recorded.md says what each does.
 
     \b
     Examples:
@@ -213,7 +213,7 @@ def command(
         if not as_json:
             _show(prepared, [note for _, note in documents], runaway_replans, Console())
         where = "simulator" if simulate else targets.target_of(target)
-        _announce([_loaded(made, name) for made, _ in documents], where, folder)
+        _announce([_loaded(made, name) for made, _ in documents], where, prepared, folder)
         if dry_run:
             return _dry(prepared, [made for made, _ in documents], as_json)
         if not simulate and prepared.duration_ns > LONG_NS:
@@ -294,12 +294,14 @@ def _loaded(made: dict[str, Any], name: str) -> Loaded:
     return from_document(made, origin=f"the replay of {printable(name, 80)}", checks=checks.PARAMETERS)
 
 
-def _announce(loads: Sequence[Loaded], where: Target, prepared_schedule: Path) -> None:
-    """Of a described target: the banner, and every rail that forbids the replay, before anything is sent."""
+def _announce(loads: Sequence[Loaded], where: Target, prepared: Prepared, prepared_schedule: Path) -> None:
+    """Of a target of one's own: the banner, and every rail that forbids the replay, before anything is sent."""
     from harness.trial import recorded_peaks
 
+    planned = {tenant.name: tenant.recorded + tenant.added for tenant in prepared.tenants}
     for loaded in loads:
-        targets.announce(loaded, where, recorded_peaks(loaded, prepared_schedule.parent))
+        calls = {name: planned.get(name, 0) for name, tenant in loaded.profile.tenants.items() if tenant.recorded is not None}
+        targets.announce(loaded, where, recorded_peaks(loaded, prepared_schedule.parent), calls)
 
 
 def _run(

@@ -14,7 +14,7 @@ from harness.errors import BadInput
 from harness.profile.demand import NO_PEAKS
 from harness.profile.loader import Loaded
 from harness.target.file import Described, load_target
-from harness.target.rails import banner, sending_of
+from harness.target.rails import NO_CALLS, banner, sending_of
 from harness.target.session import refuse
 from harness.target.url import accepted_url
 
@@ -47,7 +47,12 @@ def target_of(text: str) -> trial.Target:
     return load_target(path)
 
 
-def announce(loaded: Loaded, target: trial.Target, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS) -> None:
+def announce(
+    loaded: Loaded,
+    target: trial.Target,
+    recorded_peaks: Mapping[str, Fraction] = NO_PEAKS,
+    recorded_calls: Mapping[str, int] = NO_CALLS,
+) -> None:
     """The banner, on standard error, of what is not started here. Raises BadInput with every rail that forbids it."""
     if isinstance(target, Described):
         refuse(target, loaded.profile, loaded.time_scale, recorded_peaks)
@@ -56,7 +61,7 @@ def announce(loaded: Loaded, target: trial.Target, recorded_peaks: Mapping[str, 
         url, limits, name = target, None, ""
     else:
         return
-    said = banner(sending_of(loaded.profile, url, limits, recorded_peaks), name)
+    said = banner(sending_of(loaded.profile, url, limits, recorded_peaks, recorded_calls), name)
     click.echo(said if said.isprintable() else ascii(said), err=True)
 
 

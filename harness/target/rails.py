@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 
 from harness.ledger.outcomes import FAILED, SERVED
 from harness.profile.demand import NO_PEAKS, amplification, most_calls, peak_rate_per_s, worst_case_rate_per_s
@@ -21,6 +22,7 @@ from harness.profile.model import Profile
 from harness.profile.units import show_duration, show_rate
 from harness.target.model import Abort, Limits, TargetFile
 
+NO_CALLS: Mapping[str, int] = MappingProxyType({})
 IN_FLIGHT = "in_flight_ceiling"
 """Reason of a call that was dropped at `max_in_flight`."""
 
@@ -40,14 +42,20 @@ class Sending:
 
 
 def sending_of(
-    profile: Profile, url: str, limits: Limits | None, recorded_peaks: Mapping[str, Fraction] = NO_PEAKS
+    profile: Profile,
+    url: str,
+    limits: Limits | None,
+    recorded_peaks: Mapping[str, Fraction] = NO_PEAKS,
+    recorded_calls: Mapping[str, int] = NO_CALLS,
 ) -> Sending:
+    """recorded_peaks, recorded_calls: of each tenant whose calls are a log's, in its busiest second and in all."""
+    recorded = sum(count * amplification(profile.tenants[name]) for name, count in recorded_calls.items())
     return Sending(
         url,
         float(peak_rate_per_s(profile, None, recorded_peaks)),
         float(worst_case_rate_per_s(profile, recorded_peaks)),
         max((amplification(tenant) for tenant in profile.tenants.values()), default=1),
-        most_calls(profile),
+        most_calls(profile) + recorded,
         profile.duration,
         float(limits.max_rate) if limits else None,
         limits.max_in_flight if limits else None,

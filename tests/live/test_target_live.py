@@ -572,6 +572,7 @@ def test_recorded_calls_are_sent_by_the_targets_own_paths_and_credentials(tmp_pa
         done = replayed(tmp_path, server.url + "/base")
     assert done.returncode in (0, 3, 4), done.stderr
     assert "sends to" in done.stderr
+    assert "at most 40 calls in all" in done.stderr
     assert len(server.seen) == 40
     assert Counter(seen.method for seen in server.seen) == {"GET": 20, "POST": 10, "DELETE": 10}
     for seen in server.seen:
