@@ -300,7 +300,9 @@ def _announce(loads: Sequence[Loaded], where: Target, prepared: Prepared, prepar
 
     planned = {tenant.name: tenant.recorded + tenant.added for tenant in prepared.tenants}
     for loaded in loads:
-        calls = {name: planned.get(name, 0) for name, tenant in loaded.profile.tenants.items() if tenant.recorded is not None}
+        calls = {
+            name: planned.get(name, 0) for name, tenant in loaded.profile.tenants.items() if tenant.recorded is not None
+        }
         targets.announce(loaded, where, recorded_peaks(loaded, prepared_schedule.parent), calls)
 
 
