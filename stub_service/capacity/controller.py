@@ -246,8 +246,9 @@ class Controller:
         """Why the batch is refused whole, in the stated order; None: what it needs has been taken."""
         if run.state != OPEN:
             return CANCELLED, "run_ended"
-        if any((step.dependency, step.operation) not in self.dispatch.bulkheads for step in batch.steps):
-            return FAILED, "unknown_dependency"
+        for step in batch.steps:
+            if (step.dependency, step.operation) not in self.dispatch.bulkheads:
+                return FAILED, "unknown_dependency"
         if now_ns >= run.deadline_ns:
             return EXPIRED, "deadline"
         missing = run.envelope.take(batch.steps, batch.round)

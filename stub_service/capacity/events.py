@@ -94,47 +94,24 @@ class Events:
     ) -> None:
         """A decision about one step: of the kinds `step`, `retry`, `readback`, `late`."""
         run, step = live.run, live.step
-        envelope = run.envelope
+        wish, envelope, dependency = run.wish, run.envelope, step.dependency
+        slots = bulkhead.slots if bulkhead else None
+        # By position, two for every step: so many names would take as long as everything else here.
         self.record(
             Decision(
-                t_ns=now_ns,
-                kind=kind,
-                outcome=outcome,
-                reason=reason,
-                run=run.id,
-                parent_run=run.parent.id if run.parent else None,
-                tenant=run.tenant,
-                traffic_class=run.wish.traffic_class,
-                task_class=run.wish.task_class,
-                release=run.wish.release,
-                dependency=step.dependency,
-                operation=READBACK if kind == "readback" else step.operation,
-                tool=step.tool,
-                batch=live.batch,
-                step=step.step,
-                round=live.round,
-                attempt=live.attempt,
-                owner=OWNER,
-                queue_wait_ns=live.queue_wait_ns,
-                service_ns=service_ns,
-                delay_ns=delay_ns,
-                retry_after=retry_after,
-                deadline_ns=run.deadline_ns,
-                remaining_ns=run.deadline_ns - now_ns,
-                remaining_attempts=envelope.attempts,
-                remaining_budget=envelope.budgets.get(step.dependency),
-                remaining_retry_tokens=envelope.retry_tokens,
-                limit=bulkhead.slots.limit if bulkhead else None,
-                in_use=bulkhead.slots.in_use if bulkhead else None,
-                total_in_use=self.ceiling.in_use,
-                queue=bulkhead.waiting.size if bulkhead else None,
-                circuit=bulkhead.circuit.state if bulkhead else None,
-                idempotency_key=step.idempotency_key,
-                coalesced_with=live.leader,
-                request=live.request,
-                user_status=status,
+                now_ns, kind, outcome, reason,
+                run.id, run.parent.id if run.parent else None, run.tenant,
+                wish.traffic_class, wish.task_class, wish.release,
+                dependency, READBACK if kind == "readback" else step.operation, step.tool,
+                live.batch, step.step, live.round, live.attempt, OWNER,
+                live.queue_wait_ns, service_ns, delay_ns, retry_after,
+                run.deadline_ns, run.deadline_ns - now_ns,
+                envelope.attempts, envelope.budgets.get(dependency), envelope.retry_tokens,
+                slots.limit if slots else None, slots.in_use if slots else None, self.ceiling.in_use,
+                bulkhead.waiting.size if bulkhead else None, bulkhead.circuit.state if bulkhead else None,
+                step.idempotency_key, live.leader, live.request, status,
             )
-        )
+        )  # fmt: skip
 
     def circuit(self, dependency: str, outcome: str, reason: str | None, now_ns: int) -> None:
         state = "open" if outcome == "opened" else outcome

@@ -1,23 +1,20 @@
 """What the controller and the dependencies write down: one event for every decision, one for every arrival and effect.
 
 The checks judge by arrivals and effects (what really reached a dependency), and hold decisions against them. Rows are
-JSON objects; a key without a value is left out, times are integer ns since the trial began.
+JSON objects; a key without a value is left out, times are integer ns since the trial began. Named tuples: three of them
+are made for every step, and a frozen dataclass takes several times as long to make.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 WILL_RETRY, NEEDS_PERSON, STOPPED, DONE = "will_retry", "needs_person", "stopped", "done"
 """What the user of the run is shown (`user_status`)."""
 
 
-@dataclass(slots=True)
-class Decision:
-    """One thing that the controller decided. Not frozen: that would triple the time to make one, three of them a step;
-    nobody changes it all the same. kind, and the outcomes that it may have:
+class Decision(NamedTuple):
+    """One thing that the controller decided. kind, and the outcomes that it may have:
 
     run      opened | done | budget_exhausted | expired | cancelled | needs_person | failed (the run's own end)
     batch    admitted | budget_exhausted | expired | cancelled | ...  (the whole batch, before any of its steps)
@@ -68,8 +65,7 @@ class Decision:
     user_status: str | None = None
 
 
-@dataclass(slots=True)
-class CostDecision:
+class CostDecision(NamedTuple):
     """One thing that was decided about the cost of a run (kind `cost`); the figures are those just after it. Outcomes:
 
     queued    (interim) the run waits for a session of its size class
@@ -104,13 +100,12 @@ class CostDecision:
     request: str | None = None
 
 
-@dataclass(slots=True)
-class Arrival:
-    """One request that reached a dependency, written when it has ended. Not frozen, for speed, like `Decision`. t_ns:
-    when it arrived; started_ns: when a worker took it. layer: who sent this attempt (`controller`, or the name of a
-    layer that should not retry). attempt: as its headers say. status: as answered; 0 if no answer was given (the caller
-    left, or a hang). date: the answer's own Date, where it carried a Retry-After. tokens, bytes: what the call used, as
-    its answer says. via: as a proxy on the way put it into the header of that name."""
+class Arrival(NamedTuple):
+    """One request that reached a dependency, written when it has ended. t_ns: when it arrived; started_ns: when a
+    worker took it. layer: who sent this attempt (`controller`, or the name of a layer that should not retry). attempt:
+    as its headers say. status: as answered; 0 if no answer was given (the caller left, or a hang). date: the answer's
+    own Date, where it carried a Retry-After. tokens, bytes: what the call used, as its answer says. via: as a proxy on
+    the way put it into the header of that name."""
 
     t_ns: int
     started_ns: int
@@ -139,8 +134,7 @@ class Arrival:
     via: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """One write that was committed. logical: `<run>/<step>`, whatever the attempt or the key."""
 
     t_ns: int
@@ -153,17 +147,9 @@ class Effect:
     idempotency_key: str | None = None
 
 
-_HOW = {
-    kind: (names := tuple(field.name for field in fields(kind)), attrgetter(*names))
-    for kind in (Decision, CostDecision, Arrival, Effect)
-}
-
-
 def row(record: Decision | CostDecision | Arrival | Effect) -> dict[str, Any]:
     """The record as a row of the ledger. `part` tells the controller's decisions from the shared service's."""
-    names, values_of = _HOW[type(record)]
-    # There are several for every step, each with forty fields of which most are empty.
-    values = {name: value for name, value in zip(names, values_of(record), strict=True) if value is not None}
+    values = {name: value for name, value in zip(record._fields, record, strict=True) if value is not None}
     if type(record) is Decision or type(record) is CostDecision:
         values["part"] = "capacity"
     return values

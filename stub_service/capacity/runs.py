@@ -49,7 +49,7 @@ def user_status(outcome: str) -> str:
 
 def worst(results: tuple[StepResult, ...]) -> StepResult:
     """The step that says how the batch ended."""
-    return max(results, key=lambda result: _BADNESS[result.outcome])
+    return results[0] if len(results) == 1 else max(results, key=lambda result: _BADNESS[result.outcome])
 
 
 @dataclass(frozen=True, slots=True)

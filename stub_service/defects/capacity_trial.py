@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from asyncio import get_running_loop
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from stub_service.capacity.adaptive import Aimd
@@ -188,12 +187,12 @@ def _flights(controller: Controller, config: CapacityConfig) -> None:
 
 
 def without_remaining(decision: Decision) -> Decision:
-    return replace(decision, remaining_attempts=None, remaining_ns=None)
+    return decision._replace(remaining_attempts=None, remaining_ns=None)
 
 
 def in_own_words(decision: Decision) -> Decision:
     """Twin: reasons are whole sentences."""
-    return replace(decision, reason=decision.reason and f"because of: {decision.reason.replace('_', ' ')}")
+    return decision._replace(reason=decision.reason and f"because of: {decision.reason.replace('_', ' ')}")
 
 
 broken(

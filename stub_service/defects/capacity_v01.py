@@ -133,7 +133,7 @@ def excess_dropped(controller: Any, config: Any) -> None:
                 fits -= 1
         result: BatchResult = await healthy(run_id, replace(batch, steps=batch.steps[:fits]))
         told = tuple(StepResult(step.step, "served", None, user_status("served")) for step in batch.steps[fits:])
-        return replace(result, steps=result.steps + told)
+        return result._replace(steps=result.steps + told)
 
     controller.submit = submit
 

@@ -37,7 +37,7 @@ def retrying(call: CallDependency, layer: str, tries: int, rng: Random) -> CallD
             if answer.status not in RETRYABLE:
                 break
             await sleep(AGAIN_S * rng.uniform(0.5, 1.5))
-            answer = await call(replace(asked, layer=layer))
+            answer = await call(asked._replace(layer=layer))
         return answer
 
     return with_retries

@@ -20,7 +20,7 @@ HOT_NS = 1_000_000
 
 def _told(failed: Failed, retry_after: str | None) -> Failed:
     """The same failure with another header."""
-    return replace(failed, answer=replace(failed.answer, retry_after=retry_after))
+    return replace(failed, answer=failed.answer._replace(retry_after=retry_after))
 
 
 class IgnoresIt(RetryOwner):

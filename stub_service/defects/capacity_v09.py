@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from asyncio import sleep
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -83,7 +82,7 @@ def _new_keys(controller: Controller, config: CapacityConfig) -> None:
 
     async def call(call: DependencyCall) -> DependencyAnswer:
         if call.idempotency_key is not None and call.operation in (WRITE, READBACK):
-            call = replace(call, idempotency_key=f"{call.idempotency_key}#{next(numbers)}")
+            call = call._replace(idempotency_key=f"{call.idempotency_key}#{next(numbers)}")
         return await healthy(call)
 
     controller.flow.call = call

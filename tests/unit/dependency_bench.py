@@ -52,13 +52,10 @@ def config(*dependencies, faults=(), **changed):
 
 
 def call(operation="read", step="s1", timeout_ms=1000, dependency="billing", attempt=1, **changed):
-    return replace(
-        DependencyCall(
-            dependency, operation, "r1", step, attempt, "controller", "controller", 0, "A", "autonomous", "tool",
-            deadline_ns=10 * S, timeout_ns=timeout_ms * MS,
-        ),
-        **changed,
-    )  # fmt: skip
+    return DependencyCall(
+        dependency, operation, "r1", step, attempt, "controller", "controller", 0, "A", "autonomous", "tool",
+        deadline_ns=10 * S, timeout_ns=timeout_ms * MS,
+    )._replace(**changed)  # fmt: skip
 
 
 class Bench:
