@@ -9,6 +9,7 @@ from harness.callers.calls import Call
 from harness.callers.layers import layers_of
 
 MOST_ROWS = 40
+SIDE_BY_SIDE = "nothing: side by side"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def _row(what: str, identity: str, agent: str, calls: list[Call]) -> Row:
         max(gaps, default=None),
         _keys(calls),
         sum(len({a.effect for a in call.attempts if a.effect is not None}) for call in calls),
-        ", ".join(dict.fromkeys(call.by for call in calls)),
+        ", ".join(dict.fromkeys(SIDE_BY_SIDE if call.crowded else call.by for call in calls)),
     )
 
 

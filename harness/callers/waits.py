@@ -98,9 +98,7 @@ def _no_luck(pauses_ns: Sequence[int], hot_ns: int) -> bool:
 
 def _short(hot: int, judged: int, hot_ns: int) -> Rule:
     """Some pauses were short: the luck of a jitter, if there are enough to have shown a hot loop."""
-    sentence = (
-        f"{SUBJECT}: {hot} of {judged} attempts came within {_s(hot_ns)} of a failure, as full jitter may"
-    )
+    sentence = f"{SUBJECT}: {hot} of {judged} attempts came within {_s(hot_ns)} of a failure, as full jitter may"
     word = Word.PASS if judged >= _MANY else Word.INCONCLUSIVE
     finding = Finding(SUBJECT, "short pauses", word, float(hot), None, None, judged / 4, "attempts", judged, sentence)
     return Rule(finding, sentence, (), "ten failed attempts or more that are retried, such as --scenario down")
