@@ -85,6 +85,62 @@ def test_excess_that_is_dropped_in_silence_fails(tmp_path):
     assert (failed(verdict), verdict.witnesses) == ({"begun in part"}, (f"{run}/b2",))
 
 
+@pytest.mark.parametrize(("reason", "broken"), [("attempts", {"begun in part"}), ("fan_out", set())])
+def test_a_call_that_its_begun_batch_was_refused_fails_unless_the_tree_had_no_room(tmp_path, reason, broken):
+    """The decisions say how the third call ended, so that nothing is missing of the batch: it was only not started."""
+    run = runs_of("v01", "dribble")[0]
+
+    def mine(row):
+        return row.get("run") == run and row.get("step") == "b0.2"
+
+    verdict = judge(
+        tmp_path,
+        arrivals=lambda rows: [row for row in rows if not mine(row)],
+        decisions=lambda rows: each(
+            rows, lambda row: mine(row) and row["outcome"] == "served", outcome="budget_exhausted", reason=reason
+        ),
+    )
+    assert failed(verdict) == broken
+
+
+def test_of_several_runs_over_a_ceiling_the_worst_is_named(tmp_path):
+    low, high, last = runs_of("v01", "one_dependency")[:3]
+
+    def more(rows):
+        one = {run: next(row for row in rows if row["run"] == run) for run in (low, high, last)}
+        extra = {low: 2, high: 60, last: 30}
+        return rows + [{**one[run], "step": f"b8.{i}"} for run, n in extra.items() for i in range(n)]
+
+    verdict = judge(tmp_path, arrivals=more)
+    findings = {finding.quantity: finding for finding in verdict.findings}
+    made, held = findings["calls over a budget"], findings["calls over the ceiling"]
+    assert made.note == f"run {high}: 63 calls to customer where its budget is 4 (3 such runs)"
+    assert (made.measured, made.samples) == (59, 114)
+    assert held.note.startswith(f"run {high}: 63 calls reached the dependencies where its envelope holds ")
+    assert held.note.endswith("(2 such runs)")
+    assert verdict.witnesses[0] == high
+
+
+def test_a_refusal_by_the_tree_is_not_one_by_the_envelope(tmp_path):
+    run = runs_of("v01", "single")[7]
+
+    def refused(rows):
+        each(
+            rows,
+            lambda r: r.get("run_id") == run and r["action"] == "submit",
+            outcome="budget_exhausted",
+            reason="depth",
+        )
+
+    assert judge(tmp_path, calls=refused).word is Word.PASS
+
+
+def test_without_arrivals_nothing_is_decided(tmp_path):
+    verdict = judge(tmp_path, arrivals=None)
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "--dependencies-only" in verdict.add
+
+
 def test_served_without_any_call_fails(tmp_path):
     run = runs_of("v01", "dribble")[0]
     verdict = judge(tmp_path, arrivals=lambda rows: [r for r in rows if (r["run"], r["step"]) != (run, "b0.1")])
