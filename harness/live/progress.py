@@ -10,47 +10,28 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.ledger.outcomes import ABANDONED, DROPPED, FAILED, REFUSED, SERVED
+from harness.ledger.outcomes import SERVED
+from harness.measure.tally import Ends
 from stub_service.exposition import BUCKETS_NS
 
 Counts = dict[str, int | list[int]]
 """By name; lists are counts in buckets."""
 
 
-class Tally:
-    """due: calls, each once, whatever became of it. Each of them is in flight, held back, or has ended in one way.
+class Tally(Ends):
+    """Each call that is due is in flight, held back, or has ended in one way. wait_counts: queue waits, in buckets."""
 
-    wait_ns, wait_counts: queue waits of served calls, as the service told them.
-    """
-
-    __slots__ = (
-        "abandoned", "dropped", "due", "failed", "held_back", "in_flight", "other", "refused", "replans", "served",
-        "wait_counts", "wait_ns",
-    )  # fmt: skip
+    __slots__ = ("in_flight", "wait_counts")
 
     def __init__(self) -> None:
-        self.due = self.replans = self.held_back = self.in_flight = 0
-        self.served = self.refused = self.abandoned = self.failed = self.dropped = self.other = 0
-        self.wait_ns = 0
+        super().__init__()
+        self.in_flight = 0
         self.wait_counts = [0] * (len(BUCKETS_NS) + 1)
 
     def end(self, outcome: str, wait_ns: int) -> None:
-        """A call that was to be sent has ended. wait_ns: -1 where it is not known."""
-        if outcome == SERVED:
-            self.served += 1
-            if wait_ns >= 0:
-                self.wait_counts[bisect_left(BUCKETS_NS, wait_ns)] += 1
-                self.wait_ns += wait_ns
-        elif outcome in REFUSED:
-            self.refused += 1
-        elif outcome == ABANDONED:
-            self.abandoned += 1
-        elif outcome == FAILED:
-            self.failed += 1
-        elif outcome == DROPPED:
-            self.dropped += 1
-        else:
-            self.other += 1
+        Ends.end(self, outcome, wait_ns)
+        if wait_ns >= 0 and outcome == SERVED:
+            self.wait_counts[bisect_left(BUCKETS_NS, wait_ns)] += 1
 
     def counts(self) -> Counts:
         return {
@@ -63,7 +44,7 @@ class Tally:
             "replans": self.replans,
             "failed": self.failed,
             "dropped": self.dropped,
-            "other": self.other,
+            "other": self.other + self.open,
             "wait_ns": self.wait_ns,
             "wait_counts": self.wait_counts,
         }

@@ -1,28 +1,55 @@
-"""Counts of a whole trial, kept as calls end: what the tables of the worked example and the progress view show."""
+"""Counts of a trial, kept as calls end: what the tables of the worked example and the progress of a live trial show."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harness.ledger.call import Call
-from harness.ledger.outcomes import ABANDONED, DROPPED, HELD_BACK, OPEN, REFUSED, SERVED
+from harness.ledger.outcomes import ABANDONED, DROPPED, FAILED, HELD_BACK, OPEN, REFUSED, SERVED
 
 
-@dataclass(slots=True)
-class TenantTally:
-    """due: all that the tenant wanted. offered: what reached the service (due without held back and dropped)."""
+class Ends:
+    """Of how many calls came what. due: all that were wanted, each once, whatever became of it. wait_ns: queue waits of
+    served calls, as the service told them."""
 
-    tenant: str
-    due: int = 0
-    served: int = 0
-    refused: int = 0
-    abandoned: int = 0
-    replans: int = 0
-    held_back: int = 0
-    dropped: int = 0
-    open: int = 0
-    other: int = 0
-    wait_ns: int = 0
+    __slots__ = (
+        "abandoned", "dropped", "due", "failed", "held_back", "open", "other", "refused", "replans", "served",
+        "wait_ns",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.due = self.replans = self.wait_ns = 0
+        self.served = self.refused = self.abandoned = self.failed = 0
+        self.held_back = self.dropped = self.open = self.other = 0
+
+    def end(self, outcome: str, wait_ns: int) -> None:
+        """One call has ended. wait_ns: -1 where it is not known."""
+        if outcome == SERVED:
+            self.served += 1
+            if wait_ns > 0:
+                self.wait_ns += wait_ns
+        elif outcome in REFUSED:
+            self.refused += 1
+        elif outcome == ABANDONED:
+            self.abandoned += 1
+        elif outcome == FAILED:
+            self.failed += 1
+        elif outcome == HELD_BACK:
+            self.held_back += 1
+        elif outcome == OPEN:
+            self.open += 1
+        elif outcome == DROPPED:
+            self.dropped += 1
+        else:
+            self.other += 1
+
+
+class TenantTally(Ends):
+    """offered: what reached the service (due without held back and dropped)."""
+
+    __slots__ = ("tenant",)
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__()
+        self.tenant = tenant
 
     @property
     def offered(self) -> int:
@@ -51,20 +78,4 @@ class Tally:
         row.due += 1
         if call.round:
             row.replans += 1
-        outcome = call.outcome
-        if outcome == SERVED:
-            row.served += 1
-            if call.queue_wait_ns > 0:
-                row.wait_ns += call.queue_wait_ns
-        elif outcome in REFUSED:
-            row.refused += 1
-        elif outcome == ABANDONED:
-            row.abandoned += 1
-        elif outcome == HELD_BACK:
-            row.held_back += 1
-        elif outcome == OPEN:
-            row.open += 1
-        elif outcome == DROPPED:
-            row.dropped += 1
-        else:
-            row.other += 1
+        row.end(call.outcome or OPEN, call.queue_wait_ns)

@@ -10,7 +10,7 @@ from harness.live.progress import Tally, merged
 from harness.profile.demand import busiest
 from harness.profile.model import Profile
 
-ENDS = ("served", "refused", "abandoned", "failed", "dropped", "other")
+ENDS = ("served", "refused", "abandoned", "held_back", "failed", "dropped", "other")
 
 
 @pytest.mark.parametrize("outcome", sorted(TERMINAL))
