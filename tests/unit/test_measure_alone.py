@@ -79,3 +79,35 @@ def test_the_same_seed_gives_the_same_interval():
 
 def test_stretched():
     assert stretched(Interval(2.0, 1.0, 4.0), 2.0) == Interval(2.0, 0.0, 6.0)
+    assert stretched(Interval(5.0, 2.0, 9.0), 3.0) == Interval(5.0, -4.0, 17.0)
+
+
+@pytest.mark.parametrize("lost", [5, 295])
+def test_a_share_stays_one_however_its_losses_come(lost):
+    served = np.ones(300)
+    served[:lost] = 0
+    interval = share_of(sample(served), 0.95, rng())
+    assert 0.0 <= interval.low <= interval.estimate == (300 - lost) / 300 <= interval.high <= 1.0
+
+
+def by_hand(data: Sample, p: float, confidence: float, rng) -> Interval:
+    """The same draws of 24 blocks, each written out and sorted."""
+    length = data.to_ns - data.from_ns
+    blocks = [data.value[(data.at_ns - data.from_ns) * 24 // length == place] for place in range(24)]
+    drawn = []
+    for weights in rng.multinomial(24, np.full(24, 1 / 24), size=1000):
+        values = sorted(value for block, n in zip(blocks, weights, strict=True) for value in [*block] * n)
+        drawn.append(values[max(0, int(np.ceil(p * len(values))) - 1)] if values else min(data.value))
+    ordered = sorted(data.value)
+    estimate = float(ordered[max(0, int(np.ceil(p * len(ordered))) - 1)])
+    low, high = np.quantile(drawn, [1 - confidence, confidence])
+    return Interval(estimate, min(estimate, float(low)), max(estimate, float(high)))
+
+
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("n", [2, 30, 200])
+def test_a_quantile_is_that_of_each_resample_written_out(n, p):
+    draw = np.random.default_rng(n)
+    at = np.sort(draw.integers(7 * SECOND, 12 * SECOND, n))
+    data = Sample(at, draw.integers(0, 50, n), 7 * SECOND, 12 * SECOND)
+    assert quantile_of(data, p, 0.9, rng()) == by_hand(data, p, 0.9, rng())

@@ -85,3 +85,47 @@ def test_a_mean_moves_by_what_was_added():
 
 def test_a_sample_is_what_lies_in_the_window():
     assert list(sample(ints(1, 5, 9), ints(10, 50, 90), 5, 9).value) == [50]
+
+
+def draws_by_hand(data, p, rng):
+    """Blocks drawn with replacement, each written out and sorted; the nearest rank of them."""
+    length = data.to_ns - data.from_ns
+    blocks = [data.value[(data.at_ns - data.from_ns) * 24 // length == place] for place in range(24)]
+    drawn = []
+    for _ in range(500):
+        values = sorted(value for place in rng.integers(0, 24, 24) for value in blocks[place])
+        drawn.append(values[max(0, int(np.ceil(p * len(values))) - 1)])
+    return np.array(drawn)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.95])
+def test_the_change_of_a_quantile_is_that_of_each_resample_written_out(p):
+    made = np.random.default_rng(9)
+    after, before = (Sample(np.sort(made.integers(300, 900, n)), made.integers(0, 40, n), 300, 900) for n in (150, 60))
+    drawn = draws_by_hand(after, p, one := rng()) - draws_by_hand(before, p, one)
+    low, high = np.quantile(drawn, [0.1, 0.9])
+    found = quantile_up(p, after, before, 0.9, rng())
+    assert (found.low, found.high) == (min(found.estimate, low), max(found.estimate, high))
+
+
+def test_a_window_without_time_has_no_mean():
+    busy = levels(ints(0), ints(10))
+    assert (busy.mean(5, 5), busy.mean(6, 5)) == (0.0, 0.0)
+    assert busy.mean(5, 6) == 1.0
+    assert levels(ints(2, 4), ints(8, 6)).mean(1, 9) == pytest.approx((2 + 2 * 2 + 2) / 8)
+
+
+def test_what_ended_where_another_began_and_what_never_was():
+    made = levels(ints(0, 5, 9), ints(5, 9, 3))  # the last ends before it begins
+    assert (made.at_ns.tolist(), made.level.tolist()) == ([0, 5, 9], [1, 1, 0])
+    assert made.at(ints(-1, 0, 4, 5, 8, 9)).tolist() == [0, 1, 1, 1, 1, 0]
+    assert made.peak(9, 12) == Peak(0, -1)
+
+
+def test_a_share_that_was_lost_in_one_place_is_less_sure_than_by_counting():
+    """Twenty losses in a row, where Newcombe knows nothing of their being together."""
+    lost = [0] * 190 + [1] * 20 + [0] * 190
+    apart = [1 if place % 20 == 0 else 0 for place in range(400)]
+    together, spread = (share_up(*windows([0] * 400, values), 0.95, rng()) for values in (lost, apart))
+    assert together.estimate == spread.estimate == 0.05
+    assert together.low < 0.02 < spread.low
