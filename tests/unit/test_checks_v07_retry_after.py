@@ -179,3 +179,109 @@ def test_a_form_that_never_came_is_named(trial):
 @pytest.mark.parametrize("file", [ARRIVALS, DECISIONS])
 def test_withheld_evidence_is_inconclusive(trial, file):
     assert verdict(without(trial, file), CHECK).word is Word.INCONCLUSIVE
+
+
+# --- each bound from both sides
+
+
+def told_after(trial, ms):
+    def late(row):
+        mine = row["kind"] == "step" and row.get("reason") == "retry_after_beyond_deadline"
+        return row | {"t_ns": row["t_ns"] + ms * 1_000_000} if mine else row
+
+    return decisions(trial, late)
+
+
+@pytest.mark.parametrize(("ms", "word"), [(249, Word.PASS), (251, Word.FAIL)])
+def test_an_infeasible_one_is_told_within_a_quarter_of_a_second(trial, ms, word):
+    assert verdict(told_after(trial, ms), CHECK).word is word
+
+
+@pytest.mark.parametrize(("early_ms", "word"), [(5, Word.PASS), (6, Word.FAIL)])
+def test_a_timer_may_be_five_milliseconds_early(trial, early_ms, word):
+    moved = retries_moved(trial, refused(trial, "1"), (1000 - early_ms) * 1_000_000)
+    assert verdict(moved, CHECK).word is word
+
+
+@pytest.mark.parametrize(("late_ms", "word"), [(25, Word.PASS), (26, Word.FAIL)])
+def test_a_retry_may_start_a_little_after_the_last_instant_at_which_it_can_end(trial, late_ms, word):
+    """50 ms are expected of the dependency."""
+    steps = refused(trial, "1")
+    first = next(a for a in read(trial, ARRIVALS) if (a["run"], a["step"]) in steps and a["attempt"] == 1)
+    to_ns = first["deadline_ns"] - 50_000_000 + late_ms * 1_000_000 - first["ended_ns"]
+    alone = {(first["run"], first["step"])}
+    assert verdict(retries_moved(trial, alone, to_ns), CHECK).word is word
+
+
+# --- what is not asked for
+
+
+def never_retried(trial, steps):
+    return arrivals(trial, lambda a: None if (a["run"], a["step"]) in steps and a["attempt"] == 2 else a)
+
+
+def of_steps(trial, steps, **values):
+    def change(row):
+        return row | values if (row.get("run"), row.get("step")) in steps else row
+
+    return arrivals(decisions(trial, change), change)
+
+
+def test_a_write_without_a_key_need_not_be_retried_and_one_with_a_key_must(trial):
+    steps = refused(trial, "1")
+    bare = never_retried(of_steps(trial, steps, operation="write"), steps)
+    assert verdict(bare, CHECK).word is not Word.FAIL
+    assert verdict(of_steps(bare, steps, idempotency_key="k"), CHECK).word is Word.FAIL
+
+
+def test_a_run_without_tokens_need_not_retry(trial):
+    steps = refused(trial, "1")
+    runs = {run for run, _ in steps}
+    spent = decisions(
+        never_retried(trial, steps),
+        lambda row: row | {"remaining_retry_tokens": 0} if row.get("run") in runs and row["kind"] == "run" else row,
+    )
+    found = verdict(spent, CHECK)
+    assert found.word is not Word.FAIL, found.sentence
+
+
+def test_a_retry_that_failed_may_be_retried_once_more(trial):
+    """Two at once are one too many; one after the other, when the first was refused, are each their own."""
+    first = next(a for a in read(trial, ARRIVALS) if a.get("retry_after") == "1")
+    mine = {(first["run"], first["step"])}
+
+    def refuse(row):
+        return row | {"status": 503} if (row["run"], row["step"]) in mine and row["attempt"] == 2 else row
+
+    third = retry_of(trial, "1", 1_700_000_000) | {"attempt": 3}
+    assert verdict(more(arrivals(trial, refuse), ARRIVALS, [third]), CHECK).word is Word.PASS
+    at_once = retry_of(trial, "1", 1_020_000_000) | {"attempt": 3}
+    assert verdict(more(arrivals(trial, refuse), ARRIVALS, [at_once]), CHECK).word is Word.FAIL
+
+
+@pytest.mark.parametrize(("status", "word"), [(429, Word.FAIL), (503, Word.PASS)])
+def test_what_is_no_429_may_be_told_as_a_failure(trial, status, word):
+    first = next(a for a in read(trial, ARRIVALS) if a.get("retry_after") == "3600")
+    mine = {(first["run"], first["step"])}
+    told = decisions(
+        trial,
+        lambda row: (
+            row | {"outcome": "failed"}
+            if (row.get("run"), row.get("step")) in mine and row.get("reason") == "retry_after_beyond_deadline"
+            else row
+        ),
+    )
+    answered = arrivals(told, lambda row: row | {"status": status} if (row["run"], row["step"]) in mine else row)
+    assert verdict(answered, CHECK).word is word
+
+
+def test_a_date_without_the_answers_own_is_not_judged_and_noted(trial):
+    steps = dated(trial, "Thu, 01 Jan 2026 00:00:02")
+    moved = retries_moved(trial, steps, 1_000_000)
+    assert verdict(moved, CHECK).word is Word.FAIL
+    undated = arrivals(
+        moved, lambda a: {k: v for k, v in a.items() if k != "date"} if (a["run"], a["step"]) in steps else a
+    )
+    found = verdict(undated, CHECK)
+    assert found.word is not Word.FAIL
+    assert any("no Date of its own" in finding.note for finding in found.findings)
