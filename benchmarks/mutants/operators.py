@@ -4,12 +4,13 @@
     condition     of an if, a while, a conditional expression, a comprehension: negated; `not` left out
     connective    `and` for `or`; one side left out
     arithmetic    + for -, * for /, and the like, also in += and -=; a minus left out
-    constant      a number plus one, True for False, a word misspelt
+    constant      a number plus one, True for False
+    word          misspelt, where it is compared, looked up, or one of several: not where it only names what is shown
     call          min for max, any for all; sorted, abs, set left out; a call whose result is not used left out
     flow          `return None`; break for continue; a raise left out
 
-Left alone: annotations, docstrings, whatever stands in an f-string, and strings with a blank or without a letter: words
-of a sentence, which tests of sentences hold. A mutant is known by its function and its change, not by its line, so that
+Left alone: annotations, decorators, docstrings, whatever stands in an f-string, and all other strings: words of a
+sentence, which tests of sentences hold. A mutant is known by its function and its change, not by its line, so that
 a record outlives edits elsewhere in the file.
 """
 
@@ -131,7 +132,9 @@ def _places(tree: ast.Module) -> dict[ast.AST, tuple[Function | None, bool]]:
         found[node] = (function, loading)
         for field, value in ast.iter_fields(node):
             for child in value if isinstance(value, list) else [value]:
-                if not isinstance(child, ast.AST) or field in ("annotation", "returns") or isinstance(child, _ALONE):
+                if not isinstance(child, ast.AST) or field in _ALONE_IN or isinstance(child, _ALONE):
+                    continue
+                if _is_word(child) and not _decides(node):
                     continue
                 if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
                     continue  # a docstring
@@ -147,7 +150,18 @@ def _places(tree: ast.Module) -> dict[ast.AST, tuple[Function | None, bool]]:
     return found
 
 
-_ALONE = (ast.JoinedStr, ast.Import, ast.ImportFrom)
+_ALONE, _ALONE_IN = (ast.JoinedStr, ast.Import, ast.ImportFrom), ("annotation", "returns", "decorator_list")
+
+
+def _is_word(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _decides(parent: ast.AST) -> bool:
+    """Whether a word in it is compared or looked up."""
+    if isinstance(parent, ast.Call):
+        return isinstance(parent.func, ast.Attribute) and parent.func.attr in ("get", "of_kind", "decided", "told")
+    return isinstance(parent, ast.Compare | ast.Subscript | ast.Tuple | ast.Set | ast.List | ast.Dict)
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
