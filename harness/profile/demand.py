@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from types import MappingProxyType
@@ -36,6 +37,20 @@ NO_PEAKS: Mapping[str, Fraction] = MappingProxyType({})
 
 _MOST_SEGMENTS = 200
 _Step = tuple[int, int, Fraction]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseLoad:
+    """offered: original calls a second, mean and highest. capacity: least and most in the phase; None: not stated.
+    calls: tenant -> original calls due (recorded tenants left out)."""
+
+    phase: str
+    from_ns: int
+    to_ns: int
+    offered_per_s: float
+    peak_per_s: float
+    capacity_per_s: tuple[float, float] | None
+    calls: Mapping[str, int]
 
 
 def amplification(tenant: Tenant) -> int:

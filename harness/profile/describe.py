@@ -1,9 +1,7 @@
 """What a profile will do, in plain sentences, before anything is sent; and whether it is long enough for its verdicts.
 
-Figures come from demand.py. The evidence that a verdict needs follows from its statistics: with z = 1.645 (one-sided
-95 %), n calls without a loss leave an upper end of z^2 / (n + z^2), so a margin m is in reach from z^2 (1 - m) / m
-calls (268 at one point); a loss of twice the margin is told from it reliably (97 % of trials) from about 20 / m calls
-(2,000). Percentiles gate from 300 samples (p95) and 1,000 (p99). Nothing here sends, or reads a file.
+Figures come from demand.py; what is said of runs, of cost, of trees and of the evidence for verdicts has a file each
+(*_describe.py). Nothing here sends, or reads a file.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from harness.profile import run_describe
 from harness.profile.demand import (
     NO_PEAKS,
     WORKER_PER_S,
+    PhaseLoad,
     amplification,
     calls_within,
     capacity_per_s,
@@ -28,27 +27,10 @@ from harness.profile.demand import (
     workers_needed,
     worst_case_rate_per_s,
 )
-from harness.profile.errors import printable, short
-from harness.profile.model import CheckRef, Profile, ServiceTime, Tenant, Window
+from harness.profile.evidence_describe import MOST_GROUPS, evidence_sentences
+from harness.profile.model import Profile, ServiceTime, Tenant, Window
 from harness.profile.units import NS_PER_S, show_duration
-
-Z2 = 1.6448536269514722**2
-P95_SAMPLES, P99_SAMPLES = 300, 1_000
-_MOST_GROUPS = 6
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseLoad:
-    """offered: original calls a second, mean and highest. capacity: least and most in the phase; None: not stated.
-    calls: tenant -> original calls due (recorded tenants left out)."""
-
-    phase: str
-    from_ns: int
-    to_ns: int
-    offered_per_s: float
-    peak_per_s: float
-    capacity_per_s: tuple[float, float] | None
-    calls: Mapping[str, int]
+from harness.profile.wording import names_of, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +64,7 @@ def describe(profile: Profile, *, cores: int = 2, recorded_peaks: Mapping[str, F
         _recorded_sentence(profile),
         _patience_sentence(profile),
         *_amplified_sentences(profile, recorded_peaks),
-        *(sentence for check in profile.checks for sentence in _evidence(profile, phases, check)),
+        *(sentence for check in profile.checks for sentence in evidence_sentences(profile, phases, check)),
         *_worker_sentences(profile, recorded_peaks),
         _stub_sentence(profile, cores, refusal),
     ]
@@ -125,9 +107,9 @@ def _original_calls(profile: Profile) -> int:
 
 def _who(profile: Profile) -> str:
     tenants, ordinary = len(profile.tenants), len(profile.ordinary)
-    who = f"{tenants} tenant{_s(tenants)}"
+    who = f"{tenants} tenant{plural(tenants)}"
     if ordinary:
-        who += f", of whom {_names(profile.ordinary)} must not be hurt"
+        who += f", of whom {names_of(profile.ordinary)} must not be hurt"
     return f"{profile.name}: {show_duration(profile.duration)}, {who}."
 
 
@@ -164,16 +146,16 @@ def _who_offers(phase: PhaseLoad) -> str:
     groups: dict[str, list[str]] = {}
     for tenant, calls in phase.calls.items():
         groups.setdefault(_rate(calls / seconds), []).append(tenant)
-    shown = [f"{_names(names)} {rate}{' each' if len(names) > 1 else ''}" for rate, names in groups.items()]
-    rest = f"; and {len(shown) - _MOST_GROUPS} more rates" if len(shown) > _MOST_GROUPS else ""
-    return "; ".join(shown[:_MOST_GROUPS]) + rest + "." if shown else ""
+    shown = [f"{names_of(names)} {rate}{' each' if len(names) > 1 else ''}" for rate, names in groups.items()]
+    rest = f"; and {len(shown) - MOST_GROUPS} more rates" if len(shown) > MOST_GROUPS else ""
+    return "; ".join(shown[:MOST_GROUPS]) + rest + "." if shown else ""
 
 
 def _recorded_sentence(profile: Profile) -> str:
     names = [name for name, tenant in profile.tenants.items() if tenant.recorded]
     if not names:
         return ""
-    return f"{_names(names)} call{'' if len(names) > 1 else 's'} as recorded: not counted in the figures here."
+    return f"{names_of(names)} call{'' if len(names) > 1 else 's'} as recorded: not counted in the figures here."
 
 
 def _patience_sentence(profile: Profile) -> str:
@@ -185,7 +167,7 @@ def _patience_sentence(profile: Profile) -> str:
         return ""
     if len(groups) == 1:
         return f"Callers {next(iter(groups))}."
-    texts = [f"{_names(names)} {text}" for text, names in list(groups.items())[:_MOST_GROUPS]]
+    texts = [f"{names_of(names)} {text}" for text, names in list(groups.items())[:MOST_GROUPS]]
     return f"Callers' patience: {'; '.join(texts)}."
 
 
@@ -201,7 +183,7 @@ def _amplified_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction
     peak, worst = peak_rate_per_s(profile, None, recorded_peaks), worst_case_rate_per_s(profile, recorded_peaks)
     for text_of in (_replan_text, _budget_text, _loop_text, _throttle_text, _retries_text, _claims_text):
         for text, names in _by_text(profile, text_of):
-            yield f"{_names(names)}: {text}."
+            yield f"{names_of(names)}: {text}."
     original = _original_calls(profile)
     runs = any(tenant.runs for tenant in profile.tenants.values())
     about = "about " if any(tenant.rate and tenant.pace == "poisson" for tenant in profile.tenants.values()) else ""
@@ -215,7 +197,7 @@ def _by_text(profile: Profile, text_of: Callable[[Tenant], str]) -> list[tuple[s
     for name, tenant in profile.tenants.items():
         if text := text_of(tenant):
             groups.setdefault(text, []).append(name)
-    return list(groups.items())[:_MOST_GROUPS]
+    return list(groups.items())[:MOST_GROUPS]
 
 
 def _claims_text(tenant: Tenant) -> str:
@@ -229,12 +211,12 @@ def _replan_text(tenant: Tenant) -> str:
     rule = tenant.replans
     if rule is None or not rule.calls or not rule.rounds:
         return ""
-    becomes = f"{rule.calls} new call{_s(rule.calls)} {show_duration(rule.after)} later"
+    becomes = f"{rule.calls} new call{plural(rule.calls)} {show_duration(rule.after)} later"
     if rule.order == "sequence":
         becomes += ", each that long after the one before" if rule.calls > 1 else ""
     if rule.tools:
-        becomes += f", to {_names(rule.tools)} in turn"
-    rounds = f"for at most {rule.rounds} round{_s(rule.rounds)}"
+        becomes += f", to {names_of(rule.tools)} in turn"
+    rounds = f"for at most {rule.rounds} round{plural(rule.rounds)}"
     what = "an abandoned call" if tenant.on_refusal == "result" else "a refused or abandoned call"
     return f"{what} becomes {becomes}, {rounds}: one call can become {amplification(tenant):,}"
 
@@ -250,7 +232,7 @@ def _budget_text(tenant: Tenant) -> str:
 def _loop_text(tenant: Tenant) -> str:
     loop, texts = tenant.loop, []
     if loop is not None and loop.iterations is not None:
-        texts.append(f"a run ends after {loop.iterations:,} attempt{_s(loop.iterations)}")
+        texts.append(f"a run ends after {loop.iterations:,} attempt{plural(loop.iterations)}")
     if loop is not None and loop.branch_tokens is not None:
         texts.append(f"a branch of it may spend {loop.branch_tokens:,} tokens")
     return ", and ".join(texts)
@@ -290,7 +272,7 @@ def _stub_sentence(profile: Profile, cores: int, refusal: str | None) -> str:
     if refusal:
         return f"Not on the bundled stub here: {refusal}."
     limit = stub_limit_per_s(cores)
-    return f"The bundled stub can be trusted with that here (up to {limit:,}/s on {cores} core{_s(cores)})."
+    return f"The bundled stub can be trusted with that here (up to {limit:,}/s on {cores} core{plural(cores)})."
 
 
 def _worker_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction]) -> Iterable[str]:
@@ -305,7 +287,7 @@ def _worker_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction]) 
     whole = [name for name, tenant in profile.tenants.items() if not tenant.open_loop and _alone(profile, name) > 1]
     if whole:
         yield (
-            f"{_names(whole)} cannot be shared out by call, and alone may ask more than one worker can send on time: "
+            f"{names_of(whole)} cannot be shared out by call, and alone may ask more than one worker can send on time: "
             "it will be late at its worst. Cut its rate, rounds or re-plans, or give it a budget."
         )
 
@@ -313,97 +295,6 @@ def _worker_sentences(profile: Profile, recorded_peaks: Mapping[str, Fraction]) 
 def _alone(profile: Profile, name: str) -> int:
     """Workers that one tenant needs."""
     return workers_needed(profile.model_copy(update={"tenants": {name: profile.tenants[name]}}))
-
-
-def _evidence(profile: Profile, phases: tuple[PhaseLoad, ...], check: CheckRef) -> Iterable[str]:
-    """Whether a check can come to a verdict, as far as that shows beforehand."""
-    tenants = profile.tenants.values()
-    if check.name == "fairness.ordinary_unmoved":
-        yield from _ordinary_evidence(profile, {phase.phase: phase for phase in phases}, check)
-    elif check.name == "agent.replan_share" and not any(tenant.replans for tenant in tenants):
-        yield f"{check.name}: no tenant re-plans, so every share will be 0."
-    elif check.name in _AGENT_NEEDS and not any(_AGENT_NEEDS[check.name][0](tenant) for tenant in tenants):
-        yield f"{check.name}: it cannot be judged without a tenant's `{_AGENT_NEEDS[check.name][1]}`."
-    elif check.name == "fairness.refusals_structured" and all(map(_fits, phases)):
-        yield f"{check.name}: nothing offers more than the capacity, so hardly anything will be refused and judged."
-
-
-_AGENT_NEEDS: dict[str, tuple[Callable[[Tenant], object], str]] = {
-    "fairness.identity_from_credential": (lambda tenant: tenant.claims, "claims: {values: 50}"),
-    "agent.budget_at_source": (lambda tenant: tenant.budget, "budget: {rate: 10/s, burst: 10}"),
-    "agent.budget_per_tenant": (
-        lambda tenant: len(tenant.budget) > 1,
-        "budget: [{rate: 2/s, burst: 3, scope: run}, {rate: 10/s, burst: 10}]",
-    ),
-    "agent.rounds_capped": (lambda tenant: tenant.replans, "replans: {calls: 2, after: 500ms, rounds: 3}"),
-    "agent.retry_budget": (lambda tenant: tenant.retries, "retries: {attempts: 3, budget: 10%}"),
-    "agent.adaptive_throttle": (lambda tenant: tenant.throttle, "throttle: {adaptive: {k: 2, window: 120s}}"),
-    "agent.refusal_is_a_result": (lambda tenant: tenant.on_refusal == "result", "on_refusal: result"),
-}
-"""What a check of callers needs of a tenant, and how it is written."""
-
-
-def _fits(phase: PhaseLoad) -> bool:
-    return phase.capacity_per_s is not None and phase.peak_per_s <= phase.capacity_per_s[0]
-
-
-def _ordinary_evidence(profile: Profile, phases: Mapping[str, PhaseLoad], check: CheckRef) -> Iterable[str]:
-    calm, burst = phases.get("calm"), phases.get("burst")
-    if calm is None or burst is None or not profile.ordinary:
-        missing = "ordinary tenants" if not profile.ordinary else "phases calm and burst"
-        yield f"{check.name}: it cannot be judged without {missing}."
-        return
-    margin = _margin(check)
-    groups: dict[int, list[str]] = {}
-    for name in profile.ordinary:
-        if name in burst.calls:
-            groups.setdefault(burst.calls[name], []).append(name)
-    pooled = sum(calls * len(names) for calls, names in groups.items())
-    for calls, names in list(groups.items())[:_MOST_GROUPS]:
-        many = len(names) > 1
-        who = f"{_names(names)} {'have' if many else 'has'} {calls:,} calls {'each ' if many else ''}in the burst"
-        yield f"{check.name}: {who}: {_reach(calls, margin)}."
-    if len(profile.ordinary) > 1 and pooled:
-        yield f"{check.name}: pooled, they have {pooled:,} calls in the burst: {_reach(pooled, margin)}."
-
-
-def _margin(check: CheckRef) -> float:
-    """The margin as a share. The check's own rules judge the parameter; here it only sizes a sentence."""
-    points = check.params.get("served_down_pp", 1.0)
-    sound = isinstance(points, int | float) and 0 < points < 100
-    return float(points) / 100 if sound else 0.01
-
-
-def calls_to_pass(margin: float) -> int:
-    """Calls without one loss that bring the upper end of the interval under the margin (a share)."""
-    return math.floor(Z2 * (1 - margin) / margin) + 1
-
-
-def calls_to_fail(margin: float) -> int:
-    """Calls from which a loss of twice the margin (a share) is told from the margin in 97 % of trials."""
-    return round(20 / margin)
-
-
-def _reach(calls: int, margin: float) -> str:
-    to_pass, to_fail = calls_to_pass(margin), calls_to_fail(margin)
-    points, loss = f"a {margin * 100:g}-point margin", f"a {margin * 200:g} % loss reliably"
-    gates = (
-        "p99 may gate" if calls >= P99_SAMPLES else "p95 may gate" if calls >= P95_SAMPLES else "no percentile gates"
-    )
-    if calls < to_pass:
-        needed = f"{to_pass:,} needed; scale rates and workers together x{math.ceil(to_pass / max(1, calls))}"
-        return f"too few to pass at {points} even without a loss ({needed}); {gates}"
-    if calls < to_fail:
-        needed = f"about {to_fail:,} calls; scale rates and workers together x{math.ceil(to_fail / calls)}"
-        return f"enough to pass at {points}, not enough to fail {loss} ({needed}); {gates}"
-    return f"enough to pass at {points}, and to fail {loss}; {gates}"
-
-
-def _names(names: Iterable[str], most: int = 6) -> str:
-    shown = [short(printable(name), 40) for name in names]
-    if len(shown) > most:
-        shown = [*shown[: most - 1], f"{len(shown) - most + 1} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _or(words: Iterable[str]) -> str:
@@ -416,13 +307,8 @@ def _rate(rate: float | Fraction) -> str:
     return f"{text}/s"
 
 
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
-
-
 __all__ = [
     "Description",
-    "PhaseLoad",
     "describe",
     "stub_limit_per_s",
     "stub_refusal",

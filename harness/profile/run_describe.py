@@ -11,6 +11,7 @@ from harness.profile.errors import printable, short
 from harness.profile.model import Profile, Tenant
 from harness.profile.run_demand import begun_of, of_group
 from harness.profile.units import show_duration, show_rate
+from harness.profile.wording import plural
 
 _MOST_GROUPS = 8
 
@@ -32,7 +33,7 @@ def sentences(profile: Profile) -> Iterator[str]:
 def _of_layer(capacity: Capacity) -> Iterator[str]:
     parts = []
     for name, one in capacity.dependencies.items():
-        workers = f"{one.workers} worker{_s(one.workers)} at {show_duration(one.service_time)}"
+        workers = f"{one.workers} worker{plural(one.workers)} at {show_duration(one.service_time)}"
         parts.append(f"{_name(name)} ({workers}; at most {one.reads.limit} reads and {one.writes.limit} writes)")
     yield f"Capacity layer: at most {capacity.ceiling} calls in flight to {', '.join(parts)}."
     kept = [f"{one.slots} for {name} ({one.floor} never lent)" for name, one in capacity.reserves.items() if one.slots]
@@ -52,7 +53,7 @@ def _of_fault(profile: Profile, fault: Fault) -> str:
         "hang": "never answers",
     }[fault.kind]
     which = f" to {fault.operation}s" if fault.operation else ""
-    often = f", {fault.times} time{_s(fault.times)}" if fault.times else ""
+    often = f", {fault.times} time{plural(fault.times)}" if fault.times else ""
     to_ns = fault.to_ns if fault.to_ns is not None else profile.duration
     return f"{_name(fault.dependency)} {what}{which}{often}, {show_duration(fault.from_ns)} to {show_duration(to_ns)}."
 
@@ -67,9 +68,9 @@ def _of_group(profile: Profile, name: str, tenant: Tenant, group: RunGroup) -> I
         begin = f"at {show_rate(group.rate)} from {show_duration(group.from_ns or 0)} to {until}"
     batches = len(group.batches)
     who = f"{_name(name)}, {_name(group.name)} ({group.traffic_class})"
-    does = f"{demand.steps} step{_s(demand.steps)} in {batches} batch{'es' if batches != 1 else ''}"
+    does = f"{demand.steps} step{plural(demand.steps)} in {batches} batch{'es' if batches != 1 else ''}"
     yield (
-        f"{who}: {count:,} run{_s(count)} {begin}, each with {does}{_also(group)}: "
+        f"{who}: {count:,} run{plural(count)} {begin}, each with {does}{_also(group)}: "
         f"at most {demand.calls} calls and {demand.attempts} attempts."
     )
     yield from _beyond(profile, who, group)
@@ -81,9 +82,9 @@ def _also(group: RunGroup) -> str:
     more = ", all at once" if group.parallel and len(group.batches) > 1 else ""
     agents = sum(count for _, count, _ in group.sub_agents())
     if agents:
-        more += f", {agents} sub-agent{_s(agents)} included"
+        more += f", {agents} sub-agent{plural(agents)} included"
     if group.replans:
-        more += f", re-planned for {group.replans.rounds} round{_s(group.replans.rounds)} if not all is served"
+        more += f", re-planned for {group.replans.rounds} round{plural(group.replans.rounds)} if not all is served"
     if group.cancel_after is not None:
         more += f", cancelled after {show_duration(group.cancel_after)}"
     if group.crash_after is not None:
@@ -123,7 +124,3 @@ def _cannot(profile: Profile, first: str) -> Iterator[str]:
 
 def _name(name: str) -> str:
     return short(printable(name), 40)
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"

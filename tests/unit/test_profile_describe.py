@@ -10,7 +10,8 @@ import pytest
 from harness.checks.ordinary_unmoved import Params
 from harness.measure.intervals import lossless_needs, z_of
 from harness.profile.demand import amplification, calls_within, most_calls, peak_rate_per_s
-from harness.profile.describe import calls_to_pass, describe, stub_refusal, worst_case_rate_per_s
+from harness.profile.describe import describe, stub_refusal, worst_case_rate_per_s
+from harness.profile.evidence_describe import calls_to_pass
 from harness.profile.loader import from_document, load
 
 WORKED = Path(__file__).parents[2] / "profiles" / "worked_example.yaml"
