@@ -10,6 +10,7 @@ from harness.matrix import Job, judge_in_virtual_time, judge_job, profile_of_che
 from harness.profile.loader import load
 from harness.shipped import VERIFICATION
 from stub_service.defects.registry import DEFECTS
+from stub_service.defects.strengths import diluted
 from tests.conftest import with_values
 from tests.defects.cells import broken_of, told, twins_of
 
@@ -102,3 +103,12 @@ def test_a_night_of_ten_thousand_small_requests(defect):
 def test_a_profile_without_trees_proves_nothing(check):
     verdict = judge_in_virtual_time(load(profile_of_check("v01.fan_out_ceiling")).document, None, [check]).of(check)
     assert (verdict.word, bool(verdict.add)) == (Word.INCONCLUSIVE, True)
+
+
+@pytest.mark.parametrize("name", ["flood_counted_as_one", "flood_delegation_costs_one"])
+@pytest.mark.parametrize("seed", range(3))
+def test_floods_of_which_half_are_counted_wrongly_are_seen(name, seed, monkeypatch):
+    half = diluted(DEFECTS[name], 2)
+    monkeypatch.setitem(DEFECTS, half.name, half)
+    row = judge_job(Job(profile_of_defect(DEFECTS[name]), half.name, seed))
+    assert row.own.word is Word.FAIL, row.own.sentence
