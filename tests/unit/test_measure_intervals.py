@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import ceil, log10, sqrt
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 
-from harness.measure.blocks import block_length, change_of_means, series
+from harness.measure.blocks import Series, block_length, change_of_means, deviations, series
 from harness.measure.intervals import Interval, factor_to_decide, lossless_needs, newcombe, t_of, wilson, z_of
 
 TWO_SIDED = NormalDist().inv_cdf(0.975)
@@ -152,3 +153,106 @@ def test_series_sums_per_bin_and_leaves_out_what_is_outside():
     assert made.sums.tolist() == [6, 4]
     assert made.counts.tolist() == [3, 1]
     assert made.mean == 2.5
+
+
+def test_a_window_that_does_not_begin_at_zero_is_cut_alike():
+    at, values = np.array([99, 100, 104, 109, 110, 119, 120]), np.array([9, 1, 2, 3, 4, 5, 9])
+    made = series(at, values, 100, 120, bins=2)
+    assert (made.sums.tolist(), made.counts.tolist()) == ([6, 9], [3, 2])
+    nothing = series(at, values, 50, 50, bins=2)
+    assert (nothing.sums.tolist(), nothing.mean) == ([0, 0], 0.0)
+
+
+def _block_length_by_hand(data):
+    """Politis and White 2004, as corrected in 2009, written out: flat-top taper, five quiet lags, a sixth at most."""
+    mean = sum(data.sums) / sum(data.counts)
+    x = [total - mean * count for total, count in zip(data.sums, data.counts, strict=True)]
+    n, x = len(x), [value - sum(x) / len(x) for value in x]
+    longest = max(1, n // 6)
+    lags = min(n - 1, 2 * longest)
+    covariance = [sum(x[i] * x[i + k] for i in range(n - k)) / n for k in range(lags + 1)]
+    if covariance[0] <= 0:
+        return 1
+    small = [abs(covariance[k] / covariance[0]) < 2 * sqrt(log10(n) / n) for k in range(1, lags + 1)]
+    cut = next((k for k in range(lags - 5 + 1) if all(small[k : k + 5])), lags - 1)
+    window = min(2 * max(1, cut), lags)
+    taper = [1.0 if k / window <= 0.5 else 2 * (1 - k / window) for k in range(window + 1)]
+    g = 2 * sum(taper[k] * k * covariance[k] for k in range(1, window + 1))
+    spread = covariance[0] + 2 * sum(taper[k] * covariance[k] for k in range(1, window + 1))
+    if spread <= 0:
+        return min(longest, max(1, cut))
+    return min(longest, max(1, ceil((2 * g * g / (4 / 3 * spread * spread)) ** (1 / 3) * n ** (1 / 3))))
+
+
+@pytest.mark.parametrize("phi", [-0.7, 0.0, 0.3, 0.6, 0.9, 0.97])
+def test_the_block_length_is_the_published_one(phi):
+    rng = np.random.default_rng(11)
+    for n in (12, 18, 60, 240):
+        for _ in range(8):
+            data = Series(_autocorrelated(rng, phi, n) * 3 + 20, rng.integers(1, 4, n).astype(float))
+            assert block_length(data) == _block_length_by_hand(data)
+
+
+def test_what_never_changes_needs_no_blocks():
+    assert block_length(Series(np.full(240, 5.0), np.full(240, 1.0))) == 1
+    wave = Series(np.tile([1.0, -1.0], 120), np.ones(240))  # each value takes the next one back
+    assert block_length(wave) == _block_length_by_hand(wave)
+
+
+@pytest.mark.parametrize(("n", "length"), [(24, 1), (24, 4), (25, 4), (10, 9)])
+def test_each_resample_is_a_mean_over_circular_blocks(n, length):
+    rng = np.random.default_rng(2)
+    data = Series(rng.normal(size=n), rng.integers(0, 3, n).astype(float))
+    found = deviations(data, length, 0.9, np.random.default_rng(5), resamples=40)
+    blocks = max(2, n // length)
+    means = []
+    for starts in np.random.default_rng(5).integers(0, n, size=(40, blocks)):
+        bins = [(start + i) % n for start in starts for i in range(length)]
+        calls = sum(data.counts[bins])
+        means.append(sum(data.sums[bins]) / calls if calls else data.mean)
+    wider = t_of(0.9, blocks - 1) / z_of(0.9) * sqrt(blocks / (blocks - 1))
+    assert found == pytest.approx((np.array(means) - np.mean(means)) * wider)
+
+
+def test_a_change_tells_its_blocks_by_the_window_that_has_fewer():
+    rng = np.random.default_rng(3)
+    free, bound = (Series(50 + _autocorrelated(rng, phi), np.ones(240)) for phi in (0.0, 0.9))
+    length = block_length(bound)
+    assert length > block_length(free)
+    for pair in ((free, bound), (bound, free)):
+        change = change_of_means(*pair, 0.95, np.random.default_rng(1))
+        assert (change.blocks, change.length_bins) == (240 // length, length)
+        assert change.change.estimate == pytest.approx(pair[0].mean - pair[1].mean)
+        assert change.change.low < change.change.estimate < change.change.high
+
+
+def test_a_hull_is_as_wide_as_both_and_times_is_another_unit():
+    assert Interval(1.0, 0.0, 2.0).hull(Interval(9.0, -1.0, 1.5)) == Interval(1.0, -1.0, 2.0)
+    assert Interval(1.0, 0.0, 2.0).hull(Interval(9.0, 0.5, 3.0)) == Interval(1.0, 0.0, 3.0)
+    assert Interval(1.0, -2.0, 3.0).times(10) == Interval(10.0, -20.0, 30.0)
+
+
+def test_t_of_few_freedoms_is_that_of_the_series():
+    """Abramowitz and Stegun 26.7.5 with z = 1: each term by itself."""
+    one = NormalDist().cdf(1.0)
+    for n in (1, 2, 7):
+        terms = 1 + 2 / (4 * n) + 24 / (96 * n * n) + 24 / (384 * n**3)
+        assert t_of(one, n) == pytest.approx(terms)
+    assert t_of(one, 0) == t_of(one, 1)
+
+
+def test_lossless_needs_is_the_first_count_that_is_enough():
+    for margin in (0.002, 0.01, 0.05, 0.3):
+        needs = lossless_needs(margin, ONE_SIDED)
+        assert wilson(0, needs, ONE_SIDED).high < margin <= wilson(0, needs - 1, ONE_SIDED).high
+
+
+def test_an_interval_of_a_share_is_exact_at_its_ends():
+    assert (wilson(0, 7, 3.0).low, wilson(7, 7, 3.0).high) == (0.0, 1.0)
+    assert (newcombe(0, 1, 1, 1, 3.0).low, newcombe(1, 1, 0, 1, 3.0).high) == (-1.0, 1.0)
+
+
+def test_the_evidence_that_tells_is_found_in_steps_of_a_tenth():
+    steps = next(k for k in range(80) if newcombe(1.1**k, 320 * 1.1**k, 0, 240 * 1.1**k, ONE_SIDED).high < 0.01)
+    assert factor_to_decide(1, 320, 0, 240, 0.01, ONE_SIDED) == pytest.approx(1.1**steps)
+    assert factor_to_decide(60, 1000, 0, 1000, 0.01, ONE_SIDED) == 1  # it is over the margin as it is
