@@ -65,8 +65,8 @@ def _lateness(late: list[Any], expected: object) -> str:
     others = f", and {len(late) - 1} more" if len(late) > 1 else ""
     planned, wanted = (expected, expected + len(late)) if isinstance(expected, int) else ("fewer", "more")
     return (
-        f"worker {name} joined {when}{others}, and the trial was not planned for it: it had all of its {planned} "
-        f"workers (ask for {wanted} in all, with --workers and --remote-workers, or start no more than you ask for)"
+        f"worker {name} joined {when}{others}, and the trial was planned for {planned} and had them "
+        f"(ask for {wanted} workers in all, or start no more)"
     )
 
 

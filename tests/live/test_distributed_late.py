@@ -82,8 +82,7 @@ TOLD = (
     "INVALID now that another has joined; if this one is to take part, ask for 3 at its start\n"
 )
 PLANNED = (
-    ", and the trial was not planned for it: it had all of its 2 workers (ask for 3 in all, with --workers and "
-    "--remote-workers, or start no more than you ask for); "
+    ", and the trial was planned for 2 and had them (ask for 3 workers in all, or start no more); "
     "the trial did not complete: it ended as 'late worker too-late'"
 )
 

@@ -402,11 +402,10 @@ def test_a_loss_told_badly_is_a_loss(tmp_path, lost):
 
 @pytest.mark.parametrize(("late", "said"), [
     ([{"name": "w3", "host": "h", "at_ns": 2_100_000_000}],
-     "worker w3 joined at 2.1 s, and the trial was not planned for it: it had all of its 2 workers "
-     "(ask for 3 in all, with --workers and --remote-workers, or start no more than you ask for)"),
+     "worker w3 joined at 2.1 s, and the trial was planned for 2 and had them (ask for 3 workers in all, or start no "
+     "more)"),
     ([{"name": "w3", "host": "h"}, {"name": "w4", "host": "h"}],
-     "worker w3 joined before it began, and 1 more, and the trial was not planned for it: it had all of its 2 workers "
-     "(ask for 4 in all,"),
+     "worker w3 joined before it began, and 1 more, and the trial was planned for 2 and had them (ask for 4 workers"),
     ([{}], "worker of no name joined before it began, and"),
     (["w3"], "worker of no name joined before it began, and"),
 ])  # fmt: skip
