@@ -39,7 +39,7 @@ from harness.checks.step_rows import Frame, StepRows, at, frame_of, most_at_once
 from harness.checks.verdict import Verdict
 from harness.ledger.outcomes import CANCELLED, DEPENDENCY_UNAVAILABLE, SERVED
 from harness.ledger.reader import CALLS, Trial, rows_of
-from harness.ledger.stalls import Stalls, stalls_on_the_way
+from harness.ledger.stalls import WAY_NS, Stalls, stalls_on_the_way
 from harness.profile.base import DurationNs, Part
 from harness.profile.capacity import Circuit
 
@@ -193,13 +193,18 @@ def _probes(views: list[View], params: Params) -> Rule:
         lease = view.rule.lease - params.in_flight
         inside = [call for call in view.calls if stage.holds(call.t_ns)]
         inside_all += len(inside)
-        spans = [(call.t_ns, min(call.ended_ns, call.t_ns + max(lease, 1))) for call in inside]
+        spans = [(call.t_ns, min(call.ended_ns, _sent(view, call) + max(lease, 1))) for call in inside]
         most, where = most_at_once(spans)
         if most > view.rule.probes:
             said = f"{most} calls in flight at {_s(where)}, {view.rule.probes} allowed"
             breaches += [(_id(call), said) for call in inside if call.t_ns <= where]
     add = "steps that come while the circuit is half-open"
     return never("half-open", "went along with the probes", breaches, inside_all, 1, add, "calls")
+
+
+def _sent(view: View, call: Arrived) -> int:
+    """Since when a probe may have held its lease: one that came in after a stall was sent before it."""
+    return view.stalls.earliest(call.t_ns, WAY_NS)
 
 
 def _reopens(views: list[View], params: Params) -> Rule:
