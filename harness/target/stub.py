@@ -136,6 +136,7 @@ class StubProcess:
             said = f"the stub {self._end_of_child() or f'was not ready within {READY_S:.0f} s'}"
             # One that refused what it was given says so and ends by itself; anything else befell it.
             raise TargetUnusable(said) if (self._child.returncode or 0) > 0 else TargetGone(said)
+        self._scratch.cleanup()  # it has been read, and nobody takes it away if this process is killed
 
     def set_epoch(self, monotonic_ns: int) -> None:
         """The trial begins at this instant of CLOCK_MONOTONIC of this machine."""

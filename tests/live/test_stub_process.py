@@ -178,10 +178,15 @@ with StubProcess(config(), Path(sys.argv[1])) as stub:
 
 
 def test_no_stub_outlives_a_parent_that_was_killed(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    command = [sys.executable, "-c", PARENT, str(tmp_path / "evidence")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as parent:
         pid, port = map(int, parent.stdout.readline().split())
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
         parent.kill()
+    assert list(scratch.iterdir()) == [], "nobody is there any more to take it away"
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         try:
