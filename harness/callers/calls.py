@@ -132,10 +132,9 @@ def _crowds(
     beside: set[tuple[str, ...]] = set()
     after: set[tuple[str, ...]] = set()
     until: dict[tuple[str, ...], int] = {}
-    for runs, how in groups:
+    groups = [(runs, how) for runs, how in groups if how != BY_CALL]
+    for runs, _ in groups:
         content = runs[0].first.content
-        if how == BY_CALL:
-            continue
         known = before.setdefault(content, [])
         if runs[0].first.at_ns < until.get(content, -1):
             beside.add(content)
@@ -144,7 +143,25 @@ def _crowds(
         if content not in after:
             known.append(runs)
         until[content] = max(until.get(content, -1), *(_surely_over_ns(run.last) for run in runs))
-    return beside & after
+    return (beside | _interleaved(attempt for runs, _ in groups for run in runs for attempt in run.attempts)) & after
+
+
+def _interleaved(arrivals: Iterable[Arrival]) -> set[tuple[str, ...]]:
+    """Contents that came over two connections in turn: who does one thing after another goes on with the one it has."""
+    spans: dict[tuple[str, ...], dict[int, list[int]]] = {}
+    for arrival in arrivals:
+        if arrival.connection:
+            spans.setdefault(arrival.content, {}).setdefault(arrival.connection, []).append(arrival.at_ns)
+    return {
+        content
+        for content, found in spans.items()
+        if any(
+            begin < end
+            for (_, end), (begin, _) in itertools.pairwise(
+                sorted((min(at), max(at)) for at in found.values() if len(at) > 1)
+            )
+        )
+    }
 
 
 def _surely_over_ns(attempt: Arrival) -> int:

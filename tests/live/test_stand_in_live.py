@@ -45,6 +45,20 @@ CAREFUL = CALLER + "call('b', 3, 0.1, {'Idempotency-Key': 'k'})\n"
 LAYERED = CALLER + "for _ in range(3):\n    call('b', 3, 0.06)\n    time.sleep(0.6)\n"
 
 
+SIDE_BY_SIDE = (
+    CALLER
+    + """
+import random, threading
+keyed = len(sys.argv) > 1
+def one(number):
+    call('b', 3, 0.3 + random.random() / 2, {'Idempotency-Key': f'k{number}'} if keyed else {})
+threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+)
+
+
 def overload(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "harness", *words]
     environment = os.environ | {"OPENAI_API_KEY": "sk-real", "HTTP_PROXY": "http://127.0.0.1:9"} | (env or {})
@@ -68,6 +82,18 @@ def test_a_careful_caller_passes_the_suite(tmp_path):
     assert done.returncode == 0
     assert [run["command"]["exit_code"] for run in document["runs"]] == [0] * 5
     assert len(rows(tmp_path / "e" / "commits_then_resets", "effects")) == 1
+
+
+@pytest.mark.parametrize(("words", "right"), [((), {"PASS", "INCONCLUSIVE"}), (("keyed",), {"PASS"})])
+def test_calls_of_one_body_side_by_side_are_not_taken_for_retries(words, right, tmp_path):
+    scenarios = ("--scenario", "down", "--scenario", "refused_once", "--scenario", "fails_once")
+    command = (sys.executable, "-c", SIDE_BY_SIDE, *words)
+    done = overload("judge", *scenarios, "--json", "--evidence", str(tmp_path / "e"), "--", *command)
+    runs = json.loads(done.stdout)["runs"]
+    said = {(run["scenario"], v["check"]): (v["word"], v["sentence"]) for run in runs for v in run["verdicts"]}
+    assert {name: words for name, words in said.items() if words[0] not in right} == {}
+    if words:
+        assert said["down", "caller.attempts_bounded"][0] == "PASS"
 
 
 def test_layers_are_found_again_offline(tmp_path):

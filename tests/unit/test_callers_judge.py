@@ -208,6 +208,17 @@ def test_a_key_or_a_call_header_tells_them_apart():
     assert crowd(10, told=lambda worker: {"key": f"k{worker}"}, lasts=5).judge("attempts_bounded").word is Word.FAIL
 
 
+def test_two_that_take_turns_over_connections_of_their_own_are_side_by_side():
+    arrivals = Arrivals()
+    for number in range(6):
+        arrivals.at(1 + number * 0.4, took_s=0.05, connection=5000 + number % 2)
+    assert arrivals.judge("attempts_bounded").word is Word.INCONCLUSIVE
+    one = Arrivals()
+    for number in range(6):
+        one.at(1 + number * 0.4, took_s=0.05, connection=5000 + number // 3)  # closed, and opened anew
+    assert one.judge("attempts_bounded").word is Word.FAIL
+
+
 def test_calls_side_by_side_that_nothing_follows_are_each_a_call():
     arrivals = crowd(10, lasts=1, apart_s=0.001)
     assert arrivals.judge("attempts_bounded").word is Word.PASS
