@@ -74,6 +74,8 @@ class Tally:
         self.tenants = [TenantTally(name) for name in tenants]
 
     def add(self, call: Call) -> None:
+        if call.retried:
+            return  # an attempt ended, the call goes on
         row = self.tenants[call.tenant_index]
         row.due += 1
         if call.round:

@@ -56,6 +56,11 @@ def figures(profile: Profile, recorded: RecordedSource = no_recordings, defect: 
         CapacitySimulation(profile, tally.add, defect=defect).run()
     else:
         Simulation(profile, tally.add, recorded=recorded, defect=defect).run()
+    return figures_of(profile, tally)
+
+
+def figures_of(profile: Profile, tally: Tally) -> Figures:
+    """Of a trial that was counted."""
     ordinary = [row for row in tally.tenants if row.tenant in profile.ordinary]
     agents = [row for row in tally.tenants if row.tenant not in profile.ordinary]
     ended = sum(row.offered - row.open for row in ordinary)
