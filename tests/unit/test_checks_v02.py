@@ -83,6 +83,23 @@ def test_slots_that_come_back_much_later_fail(tmp_path):
     verdict = judge(tmp_path, calls=at_the_return(150))
     assert failed(verdict) == {"wait after the return"}
     assert "waited" in verdict.sentence
+    late = [row["call"] for row in rows_of(healthy("v02")) if submitted("return")(row)]
+    assert set(verdict.witnesses) == set(late)
+
+
+def test_a_few_slow_calls_in_calm_do_not_excuse_a_slow_return(tmp_path):
+    """They are held against calm's p95, not against the slowest that calm had."""
+    calm, nth = set(runs_of("v02", "calm")), iter(range(10_000))
+
+    def slow(rows):
+        each(
+            rows,
+            lambda r: r.get("run_id") in calm and r["action"] == "submit" and next(nth) % 40 == 0,
+            done_ns=lambda row: row["done_ns"] + 400 * MS,
+        )
+        at_the_return(150)(rows)
+
+    assert "wait after the return" in failed(judge(tmp_path, calls=slow))
 
 
 def test_too_few_served_per_second_fails(tmp_path):
@@ -98,12 +115,16 @@ def test_too_few_served_per_second_fails(tmp_path):
 
 
 def test_refused_people_fail(tmp_path):
-    nth = iter(range(10_000))
+    nth, refused = iter(range(10_000)), []
 
     def refuse(rows):
         each(rows, lambda r: submitted("burst")(r) and next(nth) % 20 == 0, outcome="throttled")
+        refused.extend(row["call"] for row in rows if row["outcome"] == "throttled")
 
-    assert "refusals up" in failed(judge(tmp_path, calls=refuse))
+    verdict = judge(tmp_path, calls=refuse)
+    assert "refusals up" in failed(verdict)
+    assert verdict.witnesses
+    assert set(verdict.witnesses) <= set(refused)
 
 
 def test_a_person_shed_while_background_work_waits_fails(tmp_path):
@@ -186,7 +207,17 @@ def test_background_that_never_saturates_proves_nothing(tmp_path):
     assert {"queued or shed", "full", "reached in the burst", "lent"} <= open_questions(verdict)
 
 
-def test_without_phases_there_is_nothing_to_compare(tmp_path):
-    mine = with_profile(trial("v02", tmp_path), lambda profile: profile.pop("phases"))
+@pytest.mark.parametrize("gone", [("calm", "burst"), ("calm",), ("burst",)])
+def test_without_phases_there_is_nothing_to_compare(tmp_path, gone):
+    def less(profile):
+        profile["phases"] = {name: span for name, span in profile["phases"].items() if name not in gone}
+
+    mine = with_profile(trial("v02", tmp_path), less)
     verdict = judge_one(mine, NAME, {})
     assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, "`phases: {calm, burst}`")
+
+
+def test_without_arrivals_nothing_is_decided(tmp_path):
+    verdict = judge(tmp_path, arrivals=None)
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "--dependencies-only" in verdict.add
