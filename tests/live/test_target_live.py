@@ -6,83 +6,39 @@ no token is in anything that a trial leaves behind.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import socket
-import subprocess
-import sys
-from collections import Counter
 
 import pytest
-import yaml
 
-from harness import checks, trial
 from harness.checks.verdict import Word
 from harness.errors import BadInput
-from harness.profile.loader import from_document
-from harness.target.driver_process import Workers
-from harness.target.file import target_from_document
 from tests.certificates import NAME, Authority, server_context
-from tests.conftest import ROOT
 from tests.live.awkward import OK, always, rows_of, serving
+from tests.live.target_trials import (
+    PLANNED,
+    PROFILE,
+    REFUSAL,
+    TOKENS,
+    answer,
+    described,
+    held_up,
+    outcomes,
+    overload,
+    run,
+    set_tokens,
+    verdict,
+    written,
+)
 from tests.unit.test_cli import overload as in_this_process
 
-pytestmark = [pytest.mark.live, pytest.mark.untimed]
-
-TOKENS = {"A": "s3cret-of-A-7f2c", "B": "s3cret-of-B-91aa"}
-PROFILE = {
-    "name": "small",
-    "duration": "1s",
-    "drain": "1s",
-    "patience": "900ms",
-    "patience_until": "done",
-    "tenants": {"A": {"rate": "20/s"}, "B": {"rate": "20/s", "phase": "20ms"}},
-    "ordinary": ["A"],
-}
-PLANNED = 40
-REFUSAL = b'{"error":{"code":"busy","why":"queue"},"wait_ms":12}'
-
-
-def answer(status: int, body: bytes = b"{}", *headers: str) -> bytes:
-    head = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", "Content-Type: application/json", *headers]
-    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+pytestmark = pytest.mark.live
 
 
 @pytest.fixture(autouse=True)
 def _tokens(monkeypatch):
-    for name, token in TOKENS.items():
-        monkeypatch.setenv(f"SHOP_TOKEN_{name}", token)
-
-
-def target_document(url, **more):
-    return {
-        "name": "shop",
-        "url": url,
-        "credentials": {"header": "X-Api-Key", "form": "key {token}", "env": "SHOP_TOKEN_{TENANT}"},
-        "call": {"method": "PUT", "path": "/items/{item}?by={tenant}", "body": {"call": "{call}", "n": "{item}"}},
-        "data": {"item": {"from": 1, "to": 99}},
-        "service_time": "400ms",
-        **more,
-    }
-
-
-def described(url, folder, **more):
-    return target_from_document(target_document(url, **more), folder)
-
-
-def run(profile, target, folder, on_progress=lambda event: None):
-    loaded = from_document({**PROFILE, **profile}, checks=checks.PARAMETERS)
-    return trial.run(loaded, trial.new_folder(folder, "trial"), target, None, on_progress)
-
-
-def verdict(judged, check):
-    return next(one for one in judged.verdicts if one.check == check)
-
-
-def outcomes(judged):
-    rows = rows_of(judged.trial.folder)
-    return Counter((row["outcome"], row.get("reason")) for row in rows)
+    set_tokens(monkeypatch)
 
 
 def test_calls_and_answers_are_as_the_file_says(tmp_path):
@@ -150,22 +106,6 @@ def test_over_tls_with_a_ca_and_a_name_of_its_own(tmp_path):
 
 
 # Rails.
-
-
-def held_up(seconds):
-    """Answers late, and says how many calls it had at once at most."""
-    now = most = 0
-
-    async def behave(connection):
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(seconds)
-        now -= 1
-        await connection.answer(OK)
-        return True
-
-    return behave, lambda: most
 
 
 def test_no_more_are_in_flight_than_the_owner_allows(tmp_path):
@@ -236,17 +176,6 @@ def test_ctrl_c_drains_and_is_invalid(tmp_path):
     assert len(server.seen) < 6 * PLANNED
     assert outcomes(judged) == {("served", None): len(server.seen)}
     assert judged.exit_code == 4
-
-
-def written(folder, url, profile=PROFILE, **more):
-    (folder / "profile.yaml").write_text(yaml.safe_dump(profile))
-    (folder / "target.yaml").write_text(yaml.safe_dump(target_document(url, **more)))
-    return [str(folder / "profile.yaml"), "--target", str(folder / "target.yaml"), "--reports", str(folder / "reports")]
-
-
-def overload(*words):
-    command = [sys.executable, "-m", "harness", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 REPLANNED = {**PROFILE, "tenants": {"A": {"rate": "20/s", "replans": {"calls": 2, "after": "10ms", "rounds": 3}}}}
@@ -330,321 +259,3 @@ def test_no_token_is_in_anything_that_a_trial_leaves_behind(tmp_path):
     for token in TOKENS.values():
         for part in (token, token[:9]):
             assert not [text[:80] for text in texts if part in text], f"{part} was kept"
-
-
-# Agent runs.
-
-RUNS = {
-    "open": {"path": "/tasks", "body": {"kind": "{task_class}", "who": "{tenant}"}},
-    "run": "/task/id",
-    "submit": {"path": "/tasks/{run}/batches", "body": {"batch": "{batch}", "work": "{steps}"}},
-    "step": {"id": "{step}", "at": "{dependency}", "key": "{idempotency_key}"},
-    "steps": {"pointer": "/work", "step": "/id", "outcome": "/state", "outcomes": {"done": "served", "wait": "queued",
-              "broken": "failed"}, "queue_wait": "/waited", "unit": "ms"},
-    "read": {"method": "GET", "path": "/tasks/{run}/batches/{batch}"},
-    "poll": {"every": "20ms", "most": 20},
-    "cancel": {"method": "DELETE", "path": "/tasks/{run}"},
-}  # fmt: skip
-AGENTS = {
-    "name": "agents",
-    "duration": "1s",
-    "drain": "3s",
-    "tenants": {
-        "A": {"runs": [{"name": "ticket", "rate": "5/s", "batches": [
-            {"steps": [{"dependency": "crm", "repeat": 2}]}, {"steps": [{"dependency": "crm"}]}]}]}},
-}  # fmt: skip
-BEGUN = 5
-
-
-class Tasks:
-    """A service in which agents work on tasks: it queues each batch, and is asked how it stands."""
-
-    def __init__(self, asks=2, last="done"):
-        self.asks, self.last = asks, last
-        self.tasks, self.asked, self.work = 0, Counter(), {}
-
-    async def behave(self, connection):
-        seen = connection.request
-        await connection.answer(self.answered(seen.method, seen.path, json.loads(seen.body or b"{}")))
-        return True
-
-    def answered(self, method, path, body):
-        if path == "/tasks":
-            self.tasks += 1
-            return answer(201, json.dumps({"task": {"id": f"t{self.tasks}"}}).encode())
-        if method == "POST":
-            self.work[path + "/" + body["batch"]] = body["work"]
-            return answer(202, self.told(body["work"], "wait"))
-        if method == "GET":
-            self.asked[path] += 1
-            return answer(200, self.told(self.work[path], self.last if self.asked[path] >= self.asks else "wait"))
-        return answer(204, b"")
-
-    @staticmethod
-    def told(work, state):
-        other = {"id": "of-another-batch", "state": "broken"}
-        steps = [{**step, "state": state, "waited": 4} for step in work]
-        return json.dumps({"work": [*steps, other]}).encode()
-
-
-def test_runs_are_opened_queued_asked_for_and_ended_as_the_file_says(tmp_path):
-    service = Tasks()
-    with serving(service.behave) as server:
-        judged = run(AGENTS, described(server.url, tmp_path, runs=RUNS), tmp_path)
-    rows = rows_of(judged.trial.folder)
-    assert Counter((row["action"], row["outcome"]) for row in rows) == {
-        ("open", "served"): BEGUN,
-        ("submit", "served"): 2 * BEGUN,
-    }
-    submits = [row for row in rows if row["action"] == "submit"]
-    assert {row["polls"] for row in submits} == {2}
-    assert {row["queue_wait_ns"] for row in submits} == {4_000_000}
-    assert len(server.seen) == len(rows) + sum(row["polls"] for row in submits)
-    steps = [step for work in service.work.values() for step in work]
-    assert {tuple(step)[:2] for step in steps} == {("id", "at")}
-    assert all(step.get("key", "") is not None for step in steps)  # what a step does not have is left out
-    conserved = verdict(judged, "trial.conserved")
-    assert conserved.word is Word.PASS
-    assert "cannot be told that a run is over" in conserved.sentence
-
-
-@pytest.mark.parametrize(("service", "runs", "ends"), [
-    (Tasks(last="broken"), RUNS, ("failed", None)),
-    (Tasks(last="unheard-of"), RUNS, ("failed", "unknown_step_outcome")),
-    (Tasks(asks=1000), RUNS, ("failed", "still_queued")),
-    (Tasks(), {key: value for key, value in RUNS.items() if key != "poll"}, ("failed", "unasked_wait")),
-])  # fmt: skip
-def test_how_a_batch_can_end(tmp_path, service, runs, ends):
-    with serving(service.behave) as server:
-        judged = run(AGENTS, described(server.url, tmp_path, runs=runs), tmp_path)
-    rows = rows_of(judged.trial.folder)
-    found = Counter((row["outcome"], row.get("reason")) for row in rows if row["action"] == "submit")
-    assert found == {ends: 2 * BEGUN}
-    assert verdict(judged, "trial.conserved").word is Word.PASS
-
-
-def test_a_cancelled_run_is_cancelled_there(tmp_path):
-    profile = json.loads(json.dumps(AGENTS))
-    profile["tenants"]["A"]["runs"][0]["cancel_after"] = "30ms"
-    with serving(Tasks().behave) as server:
-        judged = run(profile, described(server.url, tmp_path, runs=RUNS), tmp_path)
-        without = {key: value for key, value in RUNS.items() if key != "cancel"}
-        seen = len(server.seen)
-        with pytest.raises(BadInput, match=r"add `runs.cancel`"):
-            run(profile, described(server.url, tmp_path, runs=without), tmp_path)
-        assert len(server.seen) == seen
-    cancelled = [seen for seen in server.seen if seen.method == "DELETE"]
-    assert len(cancelled) == BEGUN
-    assert verdict(judged, "trial.conserved").word is Word.PASS
-
-
-# A Python driver.
-
-DRIVER = """
-import http.client
-import json
-import time
-from urllib.parse import urlsplit
-
-from harness.target.driver import Told
-
-
-class Shop:
-    inject = None
-
-    def __init__(self, context):
-        self._place = urlsplit(context.url)
-        self._rows = []
-
-    def _ask(self, caller, method, path, body=None):
-        connection = http.client.HTTPConnection(self._place.hostname, self._place.port, timeout=5)
-        headers = {"X-Api-Key": f"key {caller.token}", "Overload-Attempt": caller.attempt, "Overload-Call": caller.call}
-        try:
-            connection.request(method, path, json.dumps(body or {}), headers)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read() or b"{}")
-        finally:
-            connection.close()
-
-    def open_run(self, caller, wish):
-        status, said = self._ask(caller, "POST", "/tasks")
-        return Told("served", run=said["task"]["id"], status=status)
-
-    def submit(self, caller, run, batch):
-        if batch["batch"] == "b1":
-            raise ValueError(f"no: {caller.token}")
-        work = [{"id": step["step"]} for step in batch["steps"]]
-        self._ask(caller, "POST", f"/tasks/{run}/batches", {"batch": batch["batch"], "work": work})
-        return Told("queued")
-
-    def read_back(self, caller, run, batch):
-        status, said = self._ask(caller, "GET", f"/tasks/{run}/batches/{batch['batch']}")
-        states = {step["state"] for step in said["work"]} - {"broken"}
-        if states == {"wait"}:
-            return Told("queued")
-        return Told("served", status=status, queue_wait_ms=1.5, reason=f"by {caller.token}")
-
-    def cancel(self, caller, run):
-        return Told("cancelled", status=self._ask(caller, "DELETE", f"/tasks/{run}")[0])
-
-    def evidence(self, since_unix_ns):
-        return []
-"""
-
-
-def test_runs_by_way_of_a_python_driver(tmp_path):
-    (tmp_path / "shop_driver.py").write_text(DRIVER)
-    service = Tasks()
-
-    async def slow(connection):
-        await asyncio.sleep(0.05)
-        return await service.behave(connection)
-
-    target = {"driver": "shop_driver:Shop"}
-    with serving(slow) as server:
-        judged = run(AGENTS, described(server.url, tmp_path, **target), tmp_path)
-    rows = rows_of(judged.trial.folder)
-    found = Counter((row["action"], row["outcome"], row.get("reason")) for row in rows)
-    assert found == {
-        ("open", "served", None): BEGUN,
-        ("submit", "served", "by [redacted]"): BEGUN,
-        ("submit", "failed", "driver_raised_ValueError"): BEGUN,
-    }
-    assert {row["polls"] for row in rows if row.get("reason") == "by [redacted]"} == {2}
-    assert verdict(judged, "trial.conserved").word is Word.PASS, verdict(judged, "trial.conserved").sentence
-    assert all(TOKENS["A"] not in path.read_text(errors="replace") for path in judged.trial.folder.rglob("*.json*"))
-
-
-def test_a_driver_is_held_against_what_it_must_do(tmp_path):
-    (tmp_path / "shop_driver.py").write_text(DRIVER)
-    with serving(Tasks().behave) as server:
-        written(tmp_path, server.url, driver="shop_driver:Shop")
-        done = in_this_process("target", "conformance", str(tmp_path / "target.yaml"))
-    assert done.returncode == 1, done.stderr
-    assert "cancel: must end the run; a batch that was submitted after it was" not in done.stdout
-    assert "evidence: must hold the calls just made" in done.stdout
-    assert "cancel: must not raise where the service answers; it raised" not in done.stdout
-    assert "submit: must not raise where the service answers; it raised ValueError" in done.stdout
-    assert not any(token in done.stdout + done.stderr for token in TOKENS.values())
-    plain = overload("target", "conformance", str(tmp_path / "nowhere.yaml"))
-    assert plain.returncode == 2
-
-
-@pytest.mark.parametrize(("name", "said"), [
-    ("nowhere:Shop", "there is no module 'nowhere'"),
-    ("shop_driver_x:Shopp", "has no Shopp"),
-    ("shop_driver_x:Half", "lacks submit, read_back, cancel, inject"),
-])  # fmt: skip
-def test_a_driver_that_is_none_sends_nothing(tmp_path, name, said):
-    (tmp_path / "shop_driver_x.py").write_text(DRIVER + "\n\nclass Half:\n    def open_run(self): ...\n")
-    with serving(always(OK)) as server, pytest.raises(BadInput, match=re.escape(said)):
-        run(AGENTS, described(server.url, tmp_path, driver=name), tmp_path)
-    assert server.accepted == 0
-
-
-# Recorded traffic.
-
-LOG = "".join(
-    f'10.0.0.{1 + n % 2} - - [29/Nov/2026:10:00:{n // 10:02d} +0000] "{method} /old/items/{n}?q={n} HTTP/1.1" 200 5\n'
-    for n, method in enumerate(["GET", "POST", "DELETE", "GET"] * 10)
-)
-MAPPED = {
-    "credentials": {"tenants": {"10.0.0.1": "SHOP_TOKEN_A", "10.0.0.2": "SHOP_TOKEN_B"}},
-    "recorded": {
-        "strip": "/old",
-        "prefix": "/v2",
-        "query": "drop",
-        "headers": {"X-Who": "{tenant}"},
-        "body": {"n": "{seq}"},
-    },
-}
-
-
-def replayed(folder, url, *options, **more):
-    (folder / "access.log").write_text(LOG)
-    reports = written(folder, url, **{**MAPPED, **more})[1:]
-    log = ("replay", str(folder / "access.log"), "--tenant", "remote_addr", "--speed", "2")
-    return in_this_process(*log, *reports, *options)
-
-
-def test_recorded_calls_are_sent_by_the_targets_own_paths_and_credentials(tmp_path):
-    with serving(always(OK)) as server:
-        done = replayed(tmp_path, server.url + "/base")
-    assert done.returncode in (0, 3, 4), done.stderr
-    assert "sends to" in done.stderr
-    assert "at most 40 calls in all" in done.stderr
-    assert len(server.seen) == 40
-    assert Counter(seen.method for seen in server.seen) == {"GET": 20, "POST": 10, "DELETE": 10}
-    for seen in server.seen:
-        match = re.fullmatch(r"/base/v2/items/(\d+)", seen.path)
-        assert match is not None, seen.path
-        tenant = f"10.0.0.{1 + int(match[1]) % 2}"
-        assert seen.headers["x-who"] == tenant
-        assert seen.headers["authorization"] == f"Bearer {TOKENS['A' if tenant.endswith('1') else 'B']}"
-        assert (b"" if seen.method != "POST" else b'{"n":') in seen.body
-        assert bool(seen.body) == (seen.method == "POST")
-
-
-@pytest.mark.parametrize(("options", "more", "code", "said"), [
-    (("--dry-run",), {}, 0, "nothing was sent"),
-    ((), {"limits": {"max_rate": "5/s"}}, 2, "allows 5/s (limits.max_rate)"),
-    ((), {"credentials": {"tenants": {"10.0.0.1": "SHOP_TOKEN_A"}}}, 2, "for the token of 10.0.0.2"),
-])  # fmt: skip
-def test_a_replay_that_a_rail_stops_was_never_sent(tmp_path, options, more, code, said):
-    with serving(always(OK)) as server:
-        done = replayed(tmp_path, server.url, *options, **more)
-    assert done.returncode == code, done.stderr
-    assert said in done.stdout + done.stderr
-    assert server.accepted == 0
-    assert not (tmp_path / "reports").exists() or not list((tmp_path / "reports").iterdir())
-
-
-def test_what_cannot_be_seen_is_not_verified_and_nothing_is_sent(tmp_path):
-    with serving(always(OK)) as server:
-        written(tmp_path, server.url)
-        done = in_this_process("verify", "--target", str(tmp_path / "target.yaml"), "--only", "v05,v07", "--json")
-    assert done.returncode == 3, done.stderr
-    checked = json.loads(done.stdout)["checks"]
-    assert [one["word"] for one in checked] == ["INCONCLUSIVE", "INCONCLUSIVE"]
-    assert all("evidence: {dependencies" in one["add"] for one in checked)
-    assert server.accepted == 0
-
-
-# Several workers.
-
-
-def by_workers(profile, target, folder, here=2):
-    loaded = from_document({**PROFILE, **profile}, checks=checks.PARAMETERS)
-    made = trial.new_folder(folder, "trial")
-    return trial.run(loaded, made, target, None, lambda event: None, Workers(here=here))
-
-
-def test_workers_share_the_ceiling_and_sign_each_for_its_own_tenants(tmp_path):
-    behave, most = held_up(0.4)
-    with serving(behave) as server:
-        target = described(server.url, tmp_path, limits={"max_rate": "100/s", "max_in_flight": 3})
-        judged = by_workers({}, target, tmp_path)
-        assert most() <= 3
-        keys = {(seen.headers["overload-call"].split(".")[0], seen.headers["x-api-key"]) for seen in server.seen}
-        assert keys == {("0", f"key {TOKENS['A']}"), ("1", f"key {TOKENS['B']}")}
-        seen = len(server.seen)
-        with pytest.raises(BadInput, match="max_in_flight is 3, and 4 workers are to share it"):
-            by_workers({}, target, tmp_path, here=4)
-    found = outcomes(judged)
-    assert set(found) == {("served", None), ("dropped", "in_flight_ceiling")}
-    assert (sum(found.values()), found["served", None]) == (PLANNED, seen)
-    assert len(server.seen) == seen
-
-
-def test_a_worker_that_sees_the_target_suffer_stops_them_all(tmp_path):
-    async def behave(connection):
-        await connection.answer(answer(503 if connection.request.headers["overload-call"] >= "1." else 200))
-        return True
-
-    abort = {"server_errors_pp": 30, "window": "1s", "least": 10}
-    with serving(behave) as server:
-        judged = by_workers({"duration": "6s"}, described(server.url, tmp_path, abort=abort), tmp_path)
-    reason = judged.trial.manifest["ended"]["reason"]
-    assert re.match(r"aborted: worker worker-\d: 100 % of the last \d+ calls ended in server errors", reason)
-    assert len(server.seen) == len(rows_of(judged.trial.folder)) < 6 * PLANNED / 2
-    assert judged.exit_code == 4
