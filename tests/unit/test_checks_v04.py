@@ -84,6 +84,17 @@ def test_few_slots_that_are_held_while_waiting_are_seen_by_themselves(tmp_path):
     assert len(verdict.witnesses) == 2
 
 
+@pytest.mark.parametrize(("ms", "word"), [(150, Word.PASS), (151, Word.FAIL)])
+def test_a_slot_may_be_held_idle_for_so_long(tmp_path, ms, word):
+    nth = iter(range(10_000))
+
+    def held(rows):
+        each(rows, lambda r: r["kind"] == "step" and r["outcome"] == "admitted" and r["dependency"] == "customer"
+             and r["tenant"] == "tickets" and next(nth) < 5, t_ns=lambda r: r["t_ns"] - ms * MS)  # fmt: skip
+
+    assert judge(tmp_path, decisions=held).word is word
+
+
 def test_the_slow_dependencys_own_limit_holds(tmp_path):
     run = runs_of("v04", "retrieve")[0]
 
@@ -113,6 +124,47 @@ def test_slots_of_timed_out_calls_that_never_come_back_fail(tmp_path):
     verdict = judge(tmp_path, calls=lambda rows: each(rows, mine, outcome="throttled"))
     assert failed(verdict) == {"served in recovery"}
     assert "the slots of calls that timed out did not come back" in verdict.sentence
+
+
+def lost(tmp_path, share, from_ms, to_ms):
+    mine, nth = submits("invoices", from_ms, to_ms), iter(range(10_000))
+
+    def refuse(rows):
+        each(rows, lambda r: mine(r) and next(nth) * 37 % 100 < share, outcome="throttled")
+
+    return judge(tmp_path / f"{share}-{from_ms}", calls=refuse)
+
+
+def test_a_slowed_dependency_has_half_a_second_to_come_back_and_may_then_lose_one_in_twenty(tmp_path):
+    assert lost(tmp_path, 100, 7_000, 7_500).word is Word.PASS
+    assert lost(tmp_path, 4, 7_500, 9_000).word is Word.PASS
+    late = lost(tmp_path, 12, 7_500, 9_000)
+    assert failed(late) == {"served in recovery"}
+    assert "calls served after the slowness had ended, under 95%" in late.sentence
+    assert late.witnesses
+
+
+def test_calls_that_never_time_out_prove_nothing(tmp_path):
+    def quick(rows):
+        each(rows, lambda r: r["dependency"] == "billing" and r["operation"] == "read",
+             ended_ns=lambda r: min(r["ended_ns"], r["t_ns"] + 300 * MS), status=200)  # fmt: skip
+
+    verdict = judge(tmp_path, arrivals=quick)
+    assert "calls timed out" in open_questions(verdict)
+    assert "a timeout below the slowed service time" in verdict.add
+
+
+@pytest.mark.parametrize("gone", ["calm", "burst"])
+def test_without_a_phase_there_is_nothing_to_compare(tmp_path, gone):
+    mine = with_profile(trial("v04", tmp_path), lambda profile: profile["phases"].pop(gone))
+    verdict = judge_one(mine, NAME, {})
+    assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, "`phases: {calm, burst}`")
+
+
+def test_without_arrivals_nothing_is_decided(tmp_path):
+    verdict = judge(tmp_path, arrivals=None)
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "--dependencies-only" in verdict.add
 
 
 @pytest.mark.parametrize(("group", "part"), [("ticket", "to the slowed one and another"), ("look", "calls in calm")])

@@ -136,3 +136,48 @@ def test_nobody_served_after_a_wait_proves_nothing(trial):
     gone = arrivals(trial, lambda row: row)
     unserved = decisions(gone, lambda row: row | {"outcome": "throttled"} if row["outcome"] == "served" else row)
     assert verdict(unserved, CHECK).word is Word.INCONCLUSIVE
+
+
+# --- each bound from both sides
+
+
+@pytest.mark.parametrize(("late_ms", "word"), [(25, Word.PASS), (26, Word.FAIL)])
+def test_the_way_to_a_dependency_takes_twenty_five_milliseconds_at_most(trial, late_ms, word):
+    late = expired_steps(trial)[0]
+    assert verdict(more(trial, ARRIVALS, [start(late, late_ms * 1_000_000)]), CHECK).word is word
+
+
+def test_of_several_late_starts_of_a_step_the_latest_is_told(trial):
+    late = expired_steps(trial)[0]
+    starts = [start(late, ms * 1_000_000, attempt=n) for n, ms in ((1, 100), (2, 300), (3, 200))]
+    assert "300 ms after it" in verdict(more(trial, ARRIVALS, starts), CHECK).sentence
+
+
+@pytest.mark.parametrize(("more_ms", "broken"), [(25, False), (26, True)])
+def test_a_deadline_may_be_a_little_longer_than_was_asked_for(trial, more_ms, broken):
+    def longer(row):
+        opened = row["kind"] == "run" and row["outcome"] == "opened"
+        return row | {"deadline_ns": row["deadline_ns"] + more_ms * 1_000_000} if opened else row
+
+    found = verdict(decisions(trial, longer), CHECK)
+    assert ("were given more time than they asked for" in found.sentence) is broken
+
+
+@pytest.mark.parametrize(("kept", "part"), [(9, "deadline passed while queued"), (10, "")])
+def test_ten_steps_are_enough(trial, kept, part):
+    spared = {(row["run"], row["step"]) for row in sorted(expired_steps(trial), key=lambda r: -r["attempt"])[kept:]}
+    few = decisions(trial, lambda row: None if (row.get("run"), row.get("step")) in spared else row)
+    found = verdict(arrivals(few, lambda a: None if (a["run"], a["step"]) in spared else a), CHECK)
+    thin = {finding.quantity for finding in found.findings if finding.word is Word.INCONCLUSIVE}
+    assert ("deadline passed while queued" in thin) is bool(part)
+
+
+def test_work_that_was_never_put_back_is_named(trial):
+    """Steps that had a first attempt before their deadline passed."""
+    tried = {(row["run"], row["step"]) for row in expired_steps(trial) if row["attempt"]}
+    assert tried
+    fewer = decisions(trial, lambda row: None if (row.get("run"), row.get("step")) in tried else row)
+    fewer = arrivals(fewer, lambda a: None if (a["run"], a["step"]) in tried else a)
+    found = verdict(fewer, CHECK)
+    assert found.word is Word.INCONCLUSIVE
+    assert found.add == "steps whose first attempt fails just before the dependency fills up"
