@@ -214,6 +214,19 @@ def test_each_resample_is_a_mean_over_circular_blocks(n, length):
     assert found == pytest.approx((np.array(means) - np.mean(means)) * wider)
 
 
+def test_a_resample_without_a_call_is_the_mean_and_one_with_one_call_is_that_call():
+    sums, counts = np.zeros(24), np.zeros(24)
+    sums[[3, 17]], counts[[3, 17]] = [8.0, 1.0], 1.0
+    found = deviations(Series(sums, counts), 1, 0.9, np.random.default_rng(5), resamples=200)
+    means = []
+    for starts in np.random.default_rng(5).integers(0, 24, size=(200, 24)):
+        calls = counts[starts].sum()
+        means.append(sums[starts].sum() / calls if calls else 4.5)
+    assert {4.5, 8.0, 1.0} <= set(means)
+    wider = t_of(0.9, 23) / z_of(0.9) * sqrt(24 / 23)
+    assert found == pytest.approx((np.array(means) - np.mean(means)) * wider)
+
+
 def test_a_change_tells_its_blocks_by_the_window_that_has_fewer():
     rng = np.random.default_rng(3)
     free, bound = (Series(50 + _autocorrelated(rng, phi), np.ones(240)) for phi in (0.0, 0.9))
