@@ -19,7 +19,10 @@ from harness.cli import options
 from harness.cli.interrupting import until_interrupted, worker_pool
 from harness.cli.output import echo_json, show_judged
 from harness.errors import BadInput
+from harness.ledger.outcomes import TERMINAL
+from harness.ledger.reader import Trial
 from harness.machine import usable_cores
+from harness.measure.tally import Tally
 from harness.profile.loader import Loaded, variant_names
 from harness.profile.model import Profile
 from harness.report.capacity import capacity_of
@@ -28,7 +31,7 @@ from harness.report.json_report import report_json
 from harness.report.progress import CountProgress
 from harness.report.terminal import show, worked_example_table
 from harness.report.variants import FIELDS, Spread, VariantRow, variants_json
-from harness.simulate.ensemble import Figures, figures, member
+from harness.simulate.ensemble import Figures, figures_of, member
 from harness.simulate.record import has_runs
 
 BASE = "base"
@@ -99,7 +102,7 @@ def command(
         return _show_runs(judged, verbose, as_json)
     spreads = list(_ensembles(loads, ensemble, jobs))
     rows = [
-        _row(loaded, one, figures(loaded.profile, trial.recordings(loaded, one.trial.folder), defect), ensemble, spread)
+        _row(loaded, one, figures_of(loaded.profile, _counted(one.trial)), ensemble, spread)
         for loaded, one, spread in zip(loads, judged, spreads, strict=True)
     ]
     code = exit_code(verdict.word for one in judged for verdict in one.verdicts)
@@ -120,6 +123,18 @@ def command(
 def _simulated(loaded: Loaded, reports: Path, defect: str | None) -> trial.Judged:
     folder = trial.new_folder(reports, loaded.profile.name + (f"-{loaded.variant}" if loaded.variant else ""))
     return trial.run(loaded, folder, trial.SIMULATOR, defect)
+
+
+def _counted(trial: Trial) -> Tally:
+    """The trial's own calls, as an ensemble counts those of its members."""
+    tally, calls = Tally(list(trial.tenants)), trial.calls
+    columns = (calls.tenant, calls.round, calls.outcome, calls.queue_wait_ns)
+    for tenant, round_, outcome, wait_ns in zip(*(column.tolist() for column in columns), strict=True):
+        row = tally.tenants[tenant]
+        row.due += 1
+        row.replans += round_ > 0
+        row.end(TERMINAL[outcome], wait_ns)
+    return tally
 
 
 def _show_runs(judged: list[trial.Judged], verbose: bool, as_json: bool) -> int:

@@ -8,11 +8,15 @@ from random import Random
 
 import pytest
 
+from harness import checks
+from harness.cli import simulate
 from harness.ledger.outcomes import ABANDONED, HELD_BACK, OPEN, SERVED, THROTTLED
 from harness.ledger.rows import call_row
+from harness.profile.loader import load
 from harness.profile.model import Profile
+from harness.shipped import VERIFICATION
 from harness.simulate.driver import Simulation
-from harness.simulate.ensemble import figures, member, with_phases
+from harness.simulate.ensemble import figures, figures_of, member, with_phases
 from harness.simulate.record import calls_to, decisions_to
 from tests.conftest import CAP, FAIR, ROOT
 
@@ -221,3 +225,10 @@ def test_shared_fifo_agrees_with_a_naive_oracle(seed):
     assert {(c.tenant_index, c.seq): c.outcome for c in calls} == naive_fifo(
         arrivals, workers, service_ns, queue, patience
     )
+
+
+@pytest.mark.parametrize("name", ["fairness", "retry_budget"])
+def test_the_table_of_variants_counts_the_trial_that_was_judged(name, tmp_path):
+    loaded = load(VERIFICATION / f"{name}.yaml", checks=checks.PARAMETERS)
+    judged = simulate._simulated(loaded, tmp_path, None)
+    assert figures_of(loaded.profile, simulate._counted(judged.trial)) == figures(loaded.profile)
