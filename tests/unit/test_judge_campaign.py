@@ -259,7 +259,7 @@ def test_the_tables_tell_counts_intervals_targets_and_the_smallest_breach():
 def test_what_a_check_may_not_say_of_a_twin_or_beside_a_defect_is_an_alarm():
     twin, broken = (next(d for d in DEFECTS.values() if d.healthy == healthy) for healthy in (True, False))
     stem = profile_of_defect(broken).stem
-    words = {check: "FAIL" for check in broken.caught_by} | {"trial.conserved": "FAIL"}
+    words = dict.fromkeys(broken.caught_by, "FAIL") | {"trial.conserved": "FAIL"}
     told = table.tables([
         *rows(cells.TWIN, twin.name, ["PASS", "FAIL"], profile=profile_of_defect(twin).stem),
         Row(Cell(DEFECT, stem, broken.name, 1.0, 1).key, words, 0.1, [], "2026-11-30T00:00:00Z", "x"),
