@@ -176,3 +176,102 @@ def test_without_writes_that_are_not_committed_it_is_inconclusive(trial):
 @pytest.mark.parametrize("file", [ARRIVALS, DECISIONS, EFFECTS])
 def test_withheld_evidence_is_inconclusive(trial, file):
     assert verdict(without(trial, file), CHECK).word is Word.INCONCLUSIVE
+
+
+# --- each rule by itself
+
+
+def looked_up_at(trial, move):
+    """The read-backs of writes that hung, moved; `move` is given the first attempt, the repeat and the read-back."""
+    rows = read(trial, ARRIVALS)
+    steps = set(with_fault(trial, "hang"))
+    writes = {place: [a for a in rows if key(a) == place and not a.get("readback")] for place in steps}
+    repeated = {place: made for place, made in writes.items() if len(made) > 1}
+
+    def moved(a):
+        return a | move(*repeated[key(a)][:2], a) if key(a) in repeated and a.get("readback") else a
+
+    return arrivals(trial, moved)
+
+
+@pytest.mark.parametrize(("late_ms", "broken"), [(1, False), (2, True)])
+def test_a_look_has_to_be_answered_before_the_repeat(trial, late_ms, broken):
+    late = looked_up_at(trial, lambda first, repeat, look: {"ended_ns": repeat["t_ns"] + late_ms * 10**6})
+    assert ("were repeated without looking first" in verdict(late, CHECK).sentence) is broken
+
+
+@pytest.mark.parametrize(("before_ns", "broken"), [(0, False), (1, True)])
+def test_a_look_before_the_write_was_sent_is_none(trial, before_ns, broken):
+    early = looked_up_at(trial, lambda first, repeat, look: {"t_ns": first["t_ns"] - before_ns})
+    assert ("were repeated without looking first" in verdict(early, CHECK).sentence) is broken
+
+
+@pytest.mark.parametrize(("after_ms", "broken"), [(-1, False), (0, True)])
+def test_a_retry_that_is_scheduled_for_a_committed_write_has_cost_a_token(trial, after_ms, broken):
+    run, step = with_fault(trial, "commit_then_timeout")[0]
+    committed = min(e["t_ns"] for e in read(trial, EFFECTS) if key(e) == (run, step))
+    served = next(r for r in read(trial, DECISIONS) if key(r) == (run, step) and r["outcome"] == "served")
+    retry = {**served, "kind": "retry", "outcome": "scheduled", "t_ns": committed + after_ms * 10**6}
+    found = verdict(more(trial, DECISIONS, [retry]), CHECK)
+    assert ("cost a retry token" in found.sentence) is broken
+
+
+def test_a_committed_one_that_never_ends_was_told_nothing(trial):
+    steps = set(with_fault(trial, "commit_then_timeout"))
+    silent = decisions(trial, lambda r: None if key(r) in steps and r["outcome"] == "served" else r)
+    found = verdict(silent, CHECK)
+    assert found.word is Word.FAIL
+    assert "told nothing, committed at" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "word"), [(199, Word.PASS), (200, Word.FAIL), (299, Word.FAIL), (300, Word.PASS), (503, Word.PASS)]
+)
+def test_whoever_was_told_that_it_is_committed_may_not_ask_a_person(trial, status, word):
+    run, step = with_fault(trial, "commit_then_timeout")[0]
+    answered = arrivals(trial, lambda a: a | {"status": status} if key(a) == (run, step) and a.get("readback") else a)
+    told = decisions(
+        answered,
+        lambda r: (
+            r | {"outcome": "needs_person", "reason": "unresolved"}
+            if key(r) == (run, step) and r["outcome"] == "served"
+            else r
+        ),
+    )
+    requests = {r["request"] for r in read(trial, DECISIONS) if r["kind"] == "batch" and r["run"] == run}
+    told = edited(
+        told, CALLS, lambda c: c | {"outcome": "needs_person"} if any(q.startswith(c["call"]) for q in requests) else c
+    )
+    assert verdict(told, CHECK).word is word
+
+
+def test_a_caller_that_is_told_of_a_write_that_never_was_fails(trial):
+    steps = set(with_fault(trial, "hang"))
+    runs = {run for run, _ in steps}
+    undone = edited(trial, EFFECTS, lambda e: None if key(e) in steps else e)
+    undone = decisions(
+        undone, lambda r: r | {"outcome": "failed"} if key(r) in steps and r["outcome"] == "served" else r
+    )
+    found = verdict(undone, CHECK)
+    assert found.word is Word.FAIL
+    assert "not committed, told served" in found.sentence
+    requests = {r["request"] for r in read(trial, DECISIONS) if r["kind"] == "batch" and r["run"] in runs}
+    mine = {".".join(request.split(".")[:2]) for request in requests}
+    honest = edited(undone, CALLS, lambda c: c | {"outcome": "failed"} if c["call"] in mine else c)
+    assert verdict(honest, CHECK).word is Word.PASS
+
+
+def test_writes_that_all_have_keys_leave_one_question_open(trial):
+    def keyed(row):
+        return row | {"idempotency_key": f"{row['run']}/{row['step']}"} if row.get("step") else row
+
+    found = verdict(decisions(arrivals(trial, keyed), keyed), CHECK)
+    assert (found.word, found.add) == (Word.INCONCLUSIVE, "write steps with `key: none`")
+
+
+def test_two_effects_of_one_write_are_two_whatever_names_them(trial):
+    first = read(trial, EFFECTS)[0]
+    bare = [{k: v for k, v in e.items() if k != "logical"} for e in (first, first | {"t_ns": first["t_ns"] + 1})]
+    others = edited(trial, EFFECTS, lambda e: None if key(e) == key(first) else e)
+    found = verdict(more(others, EFFECTS, bare), CHECK)
+    assert (found.word, found.witnesses) == (Word.FAIL, (f"{first['run']}/{first['step']}",))
