@@ -12,16 +12,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from harness.profile.model import Profile
 from harness.profile.units import NS_PER_S
 from harness.report.grid import sayable
+from harness.report.renewed import Renewed
 from harness.report.text import MISSING, clean, count, fit, percent, seconds
 
 LINE_EVERY_NS = 10 * NS_PER_S
@@ -211,7 +210,7 @@ def _tenant_line(view: View, name: str, width: int, fitting: Sequence[str]) -> s
     return fit(clean(name), width).ljust(width) + "".join(figures[head].rjust(_FIGURE_WIDTH) for head in fitting)
 
 
-class TrialProgress:
+class TrialProgress(Renewed):
     """A context manager; what it yields is called with each progress event of the driver.
 
         with TrialProgress(profile, "worked-example", Console(file=sys.stderr)) as on_progress: ...
@@ -220,24 +219,16 @@ class TrialProgress:
     """
 
     def __init__(self, profile: Profile, title: str, console: Console) -> None:
+        super().__init__(console)
         self._view = View(profile)
         self._title = title
-        self._console = console
         self._shown = profile.duration > 2 * NS_PER_S
-        self._live: Live | None = None
         self._next_line_ns = LINE_EVERY_NS
 
     def __enter__(self) -> Self:
         if self._shown and self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
+            self._begin(auto_refresh=False)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         if not self._view.add(event) or not self._shown:
@@ -249,7 +240,7 @@ class TrialProgress:
             _plain(self._console, plain_line(self._view))
 
 
-class CountProgress:
+class CountProgress(Renewed):
     """Progress of many equal things, such as the trials of an ensemble.
 
         with CountProgress("ensemble", 200, Console(file=sys.stderr)) as advance: ... advance() ...
@@ -259,20 +250,14 @@ class CountProgress:
     """
 
     def __init__(self, what: str, total: int, console: Console, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._what, self._total, self._console, self._now_ns = what, total, console, now_ns
+        super().__init__(console)
+        self._what, self._total, self._now_ns = what, total, now_ns
         self._done = 0
         self._begun_ns = self._last_ns = 0
-        self._live: Live | None = None
 
     def __enter__(self) -> Self:
         self._begun_ns = self._last_ns = self._now_ns()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def __call__(self, more: int = 1) -> None:
         """So many more are done."""
@@ -284,10 +269,8 @@ class CountProgress:
         left_ns = taken_ns * max(0, self._total - self._done) // max(1, self._done)
         said = f"{clean(self._what, 80)}: {count(self._done)} of {count(self._total)}, about {seconds(left_ns)} left"
         if self._console.is_terminal:
-            if self._live is None:
-                self._live = Live(console=self._console, auto_refresh=False, transient=True)
-                self._live.start()
-            self._live.update(Text(sayable(said, self._console)), refresh=True)
+            live = self._live or self._begin(auto_refresh=False)
+            live.update(Text(sayable(said, self._console)), refresh=True)
         elif now_ns - self._last_ns >= LINE_EVERY_NS:
             self._last_ns = now_ns
             _plain(self._console, said)

@@ -13,17 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from harness.checks.verdict import Verdict, Word
 from harness.report.grid import Cell, grid, line, sayable
 from harness.report.html_parts import chip, esc, table
 from harness.report.notes import HEADLINES, worst_first
+from harness.report.renewed import Renewed
 from harness.report.terminal import STYLES
 from harness.report.text import clean, count, fit, quantity
 from harness.report.verification import Verification
@@ -46,7 +45,7 @@ class Place:
     sentence: str = ""
 
 
-class Board:
+class Board(Renewed):
     """A context manager. `running(name)` and `done(name, word, seconds, sentence)` may be called from any thread.
 
     cases: (name, what it is about). now_s: a monotonic clock.
@@ -55,25 +54,15 @@ class Board:
     def __init__(
         self, cases: Sequence[tuple[str, str]], console: Console, now_s: Callable[[], float] = time.monotonic
     ) -> None:
+        super().__init__(console)
         self._places = {name: Place(name, about) for name, about in cases}
-        self._console = console
         self._now_s = now_s
         self._lock = threading.Lock()
-        self._live: Live | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
-            self._live = Live(
-                get_renderable=self.picture, console=self._console, refresh_per_second=_RENEW_PER_S, transient=True
-            )
-            self._live.start()
+            self._begin(get_renderable=self.picture, refresh_per_second=_RENEW_PER_S)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def running(self, name: str) -> None:
         with self._lock:
