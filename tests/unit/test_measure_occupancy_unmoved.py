@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.measure.intervals import newcombe, z_of
 from harness.measure.occupancy import Peak, levels
 from harness.measure.unmoved import Sample, mean_up, quantile_up, sample, share_up
 
@@ -31,6 +32,7 @@ def test_a_window_sees_what_was_under_way_when_it_began():
     assert busy.peak() == Peak(2, 2)
     assert busy.peak(10, 20) == Peak(1, 10)
     assert busy.peak(100, 200) == Peak(0, -1)
+    assert levels(ints(0, 10), ints(20, 20)).peak(5, 10) == Peak(1, 5)
 
 
 def test_the_mean_is_over_time():
@@ -79,6 +81,12 @@ def test_a_share_without_a_loss_keeps_a_width():
     assert (interval.low < 0 < interval.high < 0.01) is True
 
 
+def test_a_share_against_an_empty_window_is_by_counting_alone():
+    half = [0, 1] * 50
+    for pair, counts in ((windows(half, []), (0, 0, 50, 100)), (windows([], half), (50, 100, 0, 0))):
+        assert share_up(*pair, 0.95, rng()) == newcombe(*counts, z_of(0.95))
+
+
 def test_a_mean_moves_by_what_was_added():
     assert mean_up(*windows([10] * 100, [12] * 100), 0.95, rng()).estimate == pytest.approx(2)
 
@@ -98,12 +106,14 @@ def draws_by_hand(data, p, rng):
     return np.array(drawn)
 
 
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.95])
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.95, 0.999])
 def test_the_change_of_a_quantile_is_that_of_each_resample_written_out(p):
     made = np.random.default_rng(9)
-    after, before = (Sample(np.sort(made.integers(300, 900, n)), made.integers(0, 40, n), 300, 900) for n in (150, 60))
+    after, before = (
+        Sample(np.sort(made.integers(300, 900, n)), made.integers(0, 10**6, n), 300, 900) for n in (150, 60)
+    )
     drawn = draws_by_hand(after, p, one := rng()) - draws_by_hand(before, p, one)
-    low, high = np.quantile(drawn, [0.1, 0.9])
+    low, high = np.quantile(drawn, [1 - 0.9, 0.9])
     found = quantile_up(p, after, before, 0.9, rng())
     assert (found.low, found.high) == (min(found.estimate, low), max(found.estimate, high))
 

@@ -39,7 +39,8 @@ def test_quantile_is_a_value_that_was_measured():
 def test_percentiles_gate_from_enough_samples_only():
     assert [may_gate(0.95, n) for n in (299, 300)] == [False, True]
     assert [may_gate(0.99, n) for n in (999, 1000)] == [False, True]
-    assert may_gate(0.9, 101)
+    assert [may_gate(0.5, n) for n in (29, 30)] == [False, True]
+    assert [may_gate(0.9, n) for n in (100, 101)] == [False, True]
     assert not may_gate(1.0, 10**9)
 
 
@@ -49,6 +50,12 @@ def test_replan_shares_per_tenant_and_window():
     assert made.replans.tolist() == [[1, 1, 0], [0, 0, 0]]
     assert made.total(0) == (2, 3)
     np.testing.assert_equal(made.window_shares(0, 2), [0.5, np.nan, np.nan])
+
+
+def test_a_call_due_at_the_end_of_a_window_is_in_it():
+    assert shares_over_time(ints(9), ints(9), np.array([True]), 10, 10).calls.shape == (10, 1)
+    assert shares_over_time(ints(0), ints(10), np.array([True]), 1, 10).calls.tolist() == [[0, 1]]
+    assert shares_over_time(ints(), ints(), np.zeros(0, bool), 2, 10).calls.tolist() == [[0], [0]]
 
 
 def test_replan_windows_are_bounded_whatever_the_trial_lasts():
