@@ -10,6 +10,7 @@ from harness.checks.verdict import Word
 from harness.matrix import profile_of_check, trial_in_virtual_time
 from harness.profile.loader import load
 from stub_service.capacity.recovery import Ramp
+from tests.unit.ledgers import manifest_edited
 from tests.unit.verification_trials import (
     ARRIVALS,
     DECISIONS,
@@ -158,6 +159,92 @@ def test_without_an_outage_it_is_inconclusive(trial):
 @pytest.mark.parametrize("file", [ARRIVALS, DECISIONS])
 def test_withheld_evidence_is_inconclusive(trial, file):
     assert verdict(without(trial, file), CHECK).word is Word.INCONCLUSIVE
+
+
+# --- each rule by itself, from both sides of its bound
+
+
+def finding(verdict, quantity):
+    return next(each for each in verdict.findings if each.quantity == quantity)
+
+
+@pytest.mark.parametrize(("at_once", "measured", "word"), [(7, 7.8, Word.PASS), (8, 8.8, Word.FAIL)])
+def test_eight_starts_more_than_the_tested_capacity_are_borne(trial, at_once, measured, word):
+    steps, _ = backlog(trial)
+    moved = started_at(trial, dict.fromkeys(steps[:at_once], closed_at(trial) + 10 * MS))
+    found = finding(verdict(moved, CHECK), "starts beyond the tested capacity")
+    assert (found.measured, found.word, found.samples) == (measured, word, 34)
+
+
+@pytest.mark.parametrize(("reports", "word"), [(1, Word.PASS), (2, Word.FAIL)])
+def test_one_start_in_twenty_may_overtake_more_urgent_work(trial, reports, word):
+    runs = {r["run"] for r in read(trial, DECISIONS) if r.get("task_class") == "reports"}
+    mine = [key for key in backlog(trial)[0] if key[0] in runs][:reports]
+    found = verdict(started_at(trial, dict.fromkeys(mine, closed_at(trial) + 5 * MS)), CHECK)
+    assert finding(found, "started before more urgent work").word is word
+    if word is Word.FAIL:
+        assert set(found.witnesses) == {"/".join(key) for key in mine}
+
+
+def asked_in_the_drain(trial):
+    """The first interactive step after the closing, and when it was first heard of."""
+    closed = closed_at(trial)
+    return next(
+        ((r["run"], r["step"]), r["t_ns"])
+        for r in read(trial, DECISIONS)
+        if r["kind"] == "step" and r["traffic_class"] == "interactive" and r["t_ns"] > closed
+        and r["outcome"] in ("queued", "admitted")
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("wait_ms", "word"), [(200, Word.PASS), (201, Word.FAIL)])
+def test_people_wait_two_tenths_of_a_second_at_most(trial, wait_ms, word):
+    key, asked = asked_in_the_drain(trial)
+    found = verdict(started_at(trial, {key: asked + wait_ms * MS}), CHECK)
+    assert finding(found, "of interactive work were held up by the backlog").word is word
+
+
+def test_people_who_are_turned_away_in_the_drain_were_held_up(trial):
+    key, _ = asked_in_the_drain(trial)
+    refused = decisions(
+        trial,
+        lambda r: (
+            r | {"outcome": "throttled"} if (r.get("run"), r.get("step")) == key and r["outcome"] == "served" else r
+        ),
+    )
+    found = verdict(refused, CHECK)
+    assert (found.word, found.witnesses) == (Word.FAIL, ("/".join(key),))
+    assert "ended throttled" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("group", "left", "add"),
+    [
+        ("too_many", 0, "more load during the outage than the queue holds"),
+        ("desk", 0, "interactive steps while the backlog drains"),
+        ("stale", 9, "waiting work whose deadline passes during the outage"),
+        ("digests", 0, "more work that waits through the outage"),
+        ("second_wave", 19, "more work once the circuit has closed"),
+    ],
+)
+def test_evidence_that_is_missing_is_named(trial, group, left, add):
+    steps = {
+        (r["run"], r["step"]): 1 for r in read(trial, DECISIONS) if r["kind"] == "step" and r["task_class"] == group
+    }
+    gone = set([*steps][left:])
+    less = decisions(trial, lambda r: None if (r.get("run"), r.get("step")) in gone else r)
+    found = verdict(arrivals(less, lambda a: None if (a["run"], a["step"]) in gone else a), CHECK)
+    assert found.word is Word.INCONCLUSIVE, found.sentence
+    assert add in found.add
+
+
+def test_an_opening_that_another_fault_explains_is_no_second_wave(trial):
+    again = {"t_ns": 4_400 * MS, "kind": "circuit", "outcome": "opened", "dependency": "billing", "part": "capacity"}
+    faulty = {"dependency": "billing", "kind": "hang", "from": "4300ms", "to": "4500ms"}
+    told = manifest_edited(
+        more(trial, DECISIONS, [again]), lambda manifest: manifest["profile"]["faults"].append(faulty)
+    )
+    assert finding(verdict(told, CHECK), "of the second wave met a circuit that opened again").word is not Word.FAIL
 
 
 # --- several outages
