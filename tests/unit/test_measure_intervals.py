@@ -239,6 +239,17 @@ def test_a_change_tells_its_blocks_by_the_window_that_has_fewer():
         assert change.change.low < change.change.estimate < change.change.high
 
 
+def test_a_change_is_the_first_windows_resamples_less_the_seconds():
+    """Waits with a tail to one side, so that adding for subtracting shows."""
+    rng = np.random.default_rng(8)
+    first, second = (Series(rng.exponential(size=240) ** 3, np.ones(240)) for _ in range(2))
+    drawing = np.random.default_rng(1)
+    spread = sum(sign * deviations(data, block_length(data), 0.9, drawing) for sign, data in ((1, first), (-1, second)))
+    d, (low, high) = first.mean - second.mean, np.quantile(spread, [1 - 0.9, 0.9])
+    found = change_of_means(first, second, 0.9, np.random.default_rng(1)).change
+    assert (found.estimate, found.low, found.high) == (d, d + low, d + high)
+
+
 def test_a_hull_is_as_wide_as_both_and_times_is_another_unit():
     assert Interval(1.0, 0.0, 2.0).hull(Interval(9.0, -1.0, 1.5)) == Interval(1.0, -1.0, 2.0)
     assert Interval(1.0, 0.0, 2.0).hull(Interval(9.0, 0.5, 3.0)) == Interval(1.0, 0.0, 3.0)
