@@ -88,9 +88,10 @@ def tried(traffic: Traffic, policy: Policy, workers: int, patience_ns: int | Non
 
 
 def played_by(traffic: Traffic, policy: Policy, workers: int, patience_ns: int | None) -> Played:
+    names, place = traffic.each
     return play(
-        traffic.tenants,
-        traffic.tenant.tolist(),
+        names,
+        place.tolist(),
         traffic.due_ns.tolist(),
         traffic.service_ns.tolist(),
         service_of(policy.config(workers), workers),

@@ -137,7 +137,8 @@ def _holding(points: dict[int, Point]) -> int | None:
 class _Judge:
     def __init__(self, traffic: Traffic, policy: Policy, rule: Unmoved) -> None:
         self._traffic, self._policy, self._rule = traffic, policy, rule
-        self._lists = traffic.tenant.tolist(), traffic.due_ns.tolist(), traffic.service_ns.tolist()
+        self._names, self._place = traffic.each
+        self._lists = self._place.tolist(), traffic.due_ns.tolist(), traffic.service_ns.tolist()
         self._ordinary = ordinary_mask(traffic, rule.noisy)
         calls = traffic.counts()
         needed = lossless_needs(rule.lost, z_of(rule.confidence))
@@ -146,9 +147,9 @@ class _Judge:
         self.small = [place for place in own if calls[place] < needed]
 
     def at(self, workers: int) -> Point:
-        rule, traffic = self._rule, self._traffic
+        rule = self._rule
         played = play(
-            traffic.tenants, *self._lists, service_of(self._policy.config(workers), workers), rule.patience_ns,
+            self._names, *self._lists, service_of(self._policy.config(workers), workers), rule.patience_ns,
             self._too_much(),
         )  # fmt: skip
         if played.given_up:
@@ -159,7 +160,8 @@ class _Judge:
 
     def _too_much(self) -> Callable[[int, int], bool]:
         """Once ordinary tenants together have lost more than the margin, the rest of the trial cannot change it."""
-        noisy, left = frozenset(self._rule.noisy), int(self._rule.lost * int(self._ordinary.sum())) + 1
+        noisy = frozenset(np.unique(self._place[~self._ordinary]).tolist())
+        left = int(self._rule.lost * int(self._ordinary.sum())) + 1
 
         def enough(tenant: int, outcome: int) -> bool:
             nonlocal left

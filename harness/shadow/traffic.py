@@ -54,8 +54,9 @@ class Serving:
 class Traffic:
     """One place a call, in order of time. refused, failed: what the log says of it (failed: a 5xx that is no refusal).
 
-    identities: how many callers are behind each tenant (many, for the rest). measured: calls whose service time is the
-    log's own. with_status: calls of which the log says how they ended.
+    identities: how many callers are behind each tenant: many behind the rest, shown as one, played as many.
+    callers, caller: their names, and the place of each call's, where they are not the tenants. measured: calls whose
+    service time is the log's own. with_status: calls of which the log says how they ended.
     """
 
     tenants: tuple[str, ...]
@@ -70,6 +71,13 @@ class Traffic:
     duration_ns: int
     measured: int
     with_status: int
+    callers: tuple[str, ...] = ()
+    caller: Small | None = None
+
+    @property
+    def each(self) -> tuple[tuple[str, ...], Small]:
+        """(names, place of each call's): whom a policy tells apart."""
+        return (self.tenants, self.tenant) if self.caller is None else (self.callers, self.caller)
 
     def __len__(self) -> int:
         return len(self.due_ns)
@@ -93,7 +101,8 @@ def gather(
     max_broken: float = 0.05,
     refusals: frozenset[int] = frozenset((429, 503)),
 ) -> Traffic:
-    """Reads everything. All but the `top` busiest tenants (and those to keep) are pooled. Raises RecordedError."""
+    """Reads everything. All but the `top` busiest tenants (and those to keep) are shown as one. Raises
+    RecordedError."""
     columns = _Columns()
     columns.fill(read(sources, how, account))
     must_be_usable(sources, how, account, max_broken)
@@ -118,13 +127,13 @@ def gather(
     status: Ints = np.frombuffer(columns.status, dtype=np.int16)[order].astype(np.int64)
     refused = np.isin(status, sorted(refusals))
     names = list(columns.places)
-    tenants, identities, tenant = _pooled(
-        np.frombuffer(columns.tenant, dtype=np.int32)[order], names, top, keep, account
-    )
+    caller: Small = np.frombuffer(columns.tenant, dtype=np.int32)[order]
+    tenants, identities, tenant = _pooled(caller, names, top, keep, account)
     service, measured = _service_ns(columns, order, tenant, refused, len(tenants), serving)
     return Traffic(
         tenants, identities, tenant, due, service, refused, (status >= 500) & ~refused, columns.costs(order),
         begin_ns, int(due[-1]) + 1, measured, int((status > 0).sum()),
+        *((tuple(names), caller) if max(identities) > 1 else ()),
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ def spark(values: Sequence[float | None], most: float | None = None, width: int 
 
 def show(traffic: Traffic, found: Sequence[Tried], serving: str, patient: bool, console: Console) -> None:
     """The whole of it: what was played, the table, what agrees with the log, and when."""
-    line(console, f"played    {len(traffic):,} calls of {len(traffic.tenants):,} tenants in "
+    line(console, f"played    {len(traffic):,} calls of {sum(traffic.identities):,} tenants in "
                   f"{seconds(traffic.duration_ns)}; {serving}")  # fmt: skip
     if not traffic.with_status:
         line(console, "refusals  not in this log: no field is the status; name it: --map status=FIELD")

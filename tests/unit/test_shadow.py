@@ -198,6 +198,19 @@ def test_the_others_are_pooled_and_a_window_is_cut():
     assert found.due_ns.tolist() == [0, S, 2 * S]
 
 
+def test_who_is_shown_as_the_rest_is_played_as_many():
+    """Forty callers at one instant, each with a queue of its own: nobody is refused, however few have a line."""
+    text = "".join(f'{{"ts": 1431857100, "who": "c{number:02}"}}\n' for number in range(40))
+    fair = policies.parse("fair_queues:queue=2")
+    for top in (None, 1):
+        found, _ = gathered(text, roles={"time": "ts", "tenant": "who"}, top=top)
+        assert sum(found.identities) == 40
+        assert tried(found, fair, 1).total.refused == 0
+        assert [figure.calls for figure in tried(found, fair, 1).figures] == ([1] * 40 if top is None else [1, 39])
+    rule = Unmoved(lost=0.01, wait_ns=S, confidence=0.95, window_ns=60 * S, least_calls=1, noisy=(0,))
+    assert not any(point.stopped for point in find_workers(found, fair, rule).points)  # in one queue they would lose
+
+
 def test_silences_are_squeezed():
     text = "".join(f'{{"ts": {1_431_857_100 + at}}}\n' for at in (0, 1, 100, 101))
     found, account = gathered(text, roles={"time": "ts"}, squeeze_ns=5 * S)
