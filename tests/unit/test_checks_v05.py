@@ -209,3 +209,107 @@ def test_a_kind_of_failure_that_was_not_seen_is_inconclusive_and_named(tmp_path,
     assert (verdict.word, part in open_questions(verdict)) == (Word.INCONCLUSIVE, True)
     assert part in verdict.sentence
     assert verdict.add
+
+
+# --- each rule by itself, from both sides of its bound
+
+
+def unretried(tmp_path, deadline_ms=None, decisions=lambda rows: rows, **more):
+    """The first of the runs that fail once is not retried. deadline_ms: after its failure; more: of that arrival."""
+    run = runs_of("v05", "once")[0]
+
+    def alone(rows):
+        kept = [row for row in rows if not (row["run"] == run and row["attempt"] == 2)]
+        each(kept, lambda row: row["run"] == run, **more)
+        if deadline_ms is not None:
+            each(kept, lambda row: row["run"] == run, deadline_ns=lambda row: row["ended_ns"] + deadline_ms * 10**6)
+        return kept
+
+    def untold(rows):
+        kept = [row for row in rows if not (row.get("run") == run and row["kind"] == "retry")]
+        return decisions(kept) or kept
+
+    return judge(tmp_path, arrivals=alone, decisions=untold)
+
+
+MISSED = "one failure, no retry"
+
+
+@pytest.mark.parametrize(("deadline_ms", "missed"), [(999, False), (1000, True)])
+def test_a_failure_a_second_before_its_deadline_need_not_be_retried(tmp_path, deadline_ms, missed):
+    assert (MISSED in failed(unretried(tmp_path, deadline_ms))) is missed
+
+
+def test_a_failure_that_says_when_to_come_back_is_not_this_checks(tmp_path):
+    assert failed(unretried(tmp_path, retry_after="1")) == set()
+
+
+def test_a_run_that_was_cancelled_need_not_retry(tmp_path):
+    run = runs_of("v05", "once")[0]
+
+    def cancelled(rows):
+        each(rows, lambda r: r["kind"] == "run" and r["run"] == run and r["outcome"] != "opened", outcome="cancelled")
+
+    assert failed(unretried(tmp_path, decisions=cancelled)) == set()
+
+
+def test_without_decisions_a_missing_retry_cannot_be_told(tmp_path):
+    verdict = judge(
+        tmp_path,
+        decisions=None,
+        arrivals=lambda rows: [r for r in rows if not (r["attempt"] == 2 and r["dependency"] == "once")],
+    )
+    assert MISSED not in failed(verdict)
+    assert {MISSED, "decided"} <= open_questions(verdict)
+
+
+def test_what_had_succeeded_is_not_sent_again(tmp_path):
+    def again(rows):
+        done = next(row for row in rows if row["status"] == 200)
+        return [
+            *rows,
+            {**done, "attempt": 3, "t_ns": done["ended_ns"] + 10**8, "ended_ns": done["ended_ns"] + 2 * 10**8},
+        ]
+
+    assert "repeated after success" in failed(judge(tmp_path, arrivals=again))
+
+
+def test_of_steps_with_too_many_attempts_the_worst_is_named(tmp_path):
+    runs = runs_of("v05", "for_good")[:3]
+    extra = dict(zip(runs, (2, 5, 3), strict=True))
+
+    def more(rows):
+        made = list(rows)
+        for run, n in extra.items():
+            row = next(r for r in rows if r["run"] == run)
+            made += [{**row, "attempt": 9 + i, "t_ns": row["t_ns"] + i} for i in range(n)]
+        return made
+
+    verdict = judge(tmp_path, arrivals=more)
+    assert verdict.sentence.startswith(f"Step {runs[1]}/b0.0: 8 attempts by controller where at most 3 are allowed")
+    assert (verdict.measured, verdict.bound) == (8, 3)
+
+
+@pytest.mark.parametrize(("last_ms", "word"), [(110, Word.PASS), (109, Word.FAIL)])
+def test_first_delays_have_to_spread_by_a_fifth_of_their_median(tmp_path, last_ms, word):
+    """24 delays: the 3rd, the 12th and the 22nd are p10, median and p90."""
+    runs = runs_of("v05", "once")
+    delays = dict(zip(runs, [90] * 3 + [100] * 18 + [last_ms] * 3, strict=True))
+
+    def set_apart(rows):
+        ended = {row["run"]: row["ended_ns"] for row in rows if row["run"] in delays and row["attempt"] == 1}
+        at = lambda row: ended[row["run"]] + delays[row["run"]] * 10**6  # noqa: E731
+        each(rows, lambda r: r["run"] in delays and r["attempt"] == 2, t_ns=at, ended_ns=lambda row: at(row) + 10**6)
+
+    def earlier(rows):
+        each(rows, lambda r: r.get("run") in delays and r["kind"] == "retry", t_ns=lambda r: r["t_ns"] - 10**9)
+
+    verdict = judge(tmp_path, arrivals=set_apart, decisions=earlier)
+    finding = next(f for f in verdict.findings if f.subject == "once" and f.quantity == "spread of the first delay")
+    assert (finding.word, finding.measured) == (word, pytest.approx(last_ms / 100 - 0.9))
+
+
+def test_withheld_arrivals_are_inconclusive(tmp_path):
+    verdict = judge(tmp_path, arrivals=None)
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "--dependencies-only" in verdict.add
