@@ -22,6 +22,24 @@ def test_each_figure_by_hand():
     assert (found.under, found.uncovered) == (0.25, pytest.approx(10 / 35))
 
 
+def test_quantiles_are_of_calls_that_cost_anything_however_little():
+    """40 ratios from 0.1 to 4.0: the 2nd, the 20th and the 38th."""
+    cost = np.full(41, 0.5)
+    cost[40] = 0.0
+    forecast = np.arange(1, 42) * 0.05
+    found = forecast_error(forecast, cost)
+    assert (found.ratio_p05, found.ratio_p50, found.ratio_p95) == pytest.approx((0.2, 2.0, 3.8))
+    assert found.under == pytest.approx(9 / 41)
+    assert found.uncovered == pytest.approx(sum(0.5 - 0.05 * k for k in range(1, 10)) / 20)
+    assert found.mape == pytest.approx(sum(abs(0.05 * k - 0.5) / 0.5 for k in range(1, 41)) / 40)
+
+
+def test_a_bias_over_time_is_that_of_equal_runs_of_neighbours():
+    forecast, cost = np.array([2.0, 1.0, 1.0, 3.0, 5.0, 1.0]), np.array([1.0, 1.0, 2.0, 2.0, 4.0, 4.0])
+    assert bias_over_time(forecast, cost, 3) == pytest.approx((0.5, 0.0, -0.25))
+    assert bias_over_time(forecast, cost, 1) == pytest.approx((-1 / 14,))
+
+
 def test_nothing_that_cost_anything_has_no_error():
     assert forecast_error(np.zeros(3), np.zeros(3)).bias is None
     assert forecast_error(np.zeros(0), np.zeros(0)).calls == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import comb
+from math import comb, sqrt
 
 import numpy as np
 import pytest
@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.measure.chance import binomial_bound, binomial_tail, hypergeometric_tail
-from harness.measure.fair_shares import Stays, idle_while_waiting, shares, shortfall, worst_window
+from harness.measure.fair_share import max_min
+from harness.measure.fair_shares import Shares, Stays, idle_while_waiting, shares, shortfall, worst_window
+from harness.measure.intervals import t_of
 
 WINDOW = 1000
 
@@ -80,6 +82,73 @@ def test_the_shortfall_is_over_all_windows_and_the_worst_of_one():
     assert shortfall(found(windows=2), 0, 0.95) is None
 
 
+def of_one_tenant(share, served):
+    share, served = (np.array(column, dtype=float).reshape(-1, 1) for column in (share, served))
+    return Shares(WINDOW, np.arange(len(share)) * WINDOW, share, served, share)
+
+
+def test_the_shortfall_has_the_interval_of_a_ratio_over_its_windows():
+    """By hand: 12 of 60 were lacking; residuals 4 - 2, -1 - 4, 9 - 6; a call more or less is always possible."""
+    part = shortfall(of_one_tenant([10, 20, 30], [6, 21, 21]), 0, 0.9)
+    spread = sqrt((2**2 + 5**2 + 3**2) * 3 / 2 + 1) / 60
+    assert part.estimate == pytest.approx(0.2)
+    assert (part.high - 0.2, 0.2 - part.low) == pytest.approx((t_of(0.9, 2) * spread,) * 2)
+
+
+def test_no_shortfall_without_windows_enough_or_without_a_share():
+    assert shortfall(of_one_tenant([10, 20], [6, 21]), 0, 0.9) is None
+    assert shortfall(of_one_tenant([0, 0, 0], [0, 0, 0]), 0, 0.9) is None
+    assert shortfall(of_one_tenant([0, 0, 1], [0, 0, 0]), 0, 0.9).estimate == 1.0
+
+
+def test_the_worst_window_is_that_of_the_largest_part_where_the_share_was_large_enough():
+    found = of_one_tenant([10, 15, 40, 14], [6, 6, 20, 0])
+    assert worst_window(found, 0, 15) == (pytest.approx(0.6), 1)
+    assert worst_window(found, 0, 14) == (1.0, 3)
+    assert worst_window(found, 0, 16) == (0.5, 2)
+
+
+def written_out(made, tenants, weights, windows, backlog):
+    """Window by window and call by call."""
+    rows = []
+    for begin in range(0, windows * WINDOW, WINDOW):
+        end, demand, served = begin + WINDOW, [0.0] * tenants, [0.0] * tenants
+        waited = {at for came, left in zip(made.came_ns, made.left_ns, strict=True)
+                  for at in range(max(came, begin), min(left, end))}  # fmt: skip
+        if len(waited) / WINDOW < backlog:
+            continue
+        for who, came, left, started in zip(made.tenant, made.came_ns, made.left_ns, made.started, strict=True):
+            waits = came < begin <= left // WINDOW * WINDOW and left // WINDOW > came // WINDOW
+            demand[who] += waits or begin <= came < end - WINDOW // 5
+            served[who] += bool(started) and begin <= left < end
+        demand = [max(pair) for pair in zip(demand, served, strict=True)]
+        rows.append((begin, demand, served, max_min(demand, sum(served), weights)))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shares_are_those_of_each_window_written_out(seed):
+    rng = np.random.default_rng(seed)
+    came = np.sort(rng.integers(0, 6 * WINDOW, 60))
+    left = came + rng.choice([0, 30, 400, 1900], 60)
+    made = Stays(rng.integers(0, 3, 60), came, left, (left > came) & (rng.random(60) < 0.8))
+    weights, windows = [1.0, 2.0, 0.5], 6
+    found = shares(made, 3, weights, WINDOW, windows * WINDOW + 7, 0.9)
+    known = written_out(made, 3, weights, windows, 0.9)
+    assert found.from_ns.tolist() == [begin for begin, *_ in known]
+    assert len(found) > 0
+    for place, (_, demand, served, share) in enumerate(known):
+        assert found.demand[place].tolist() == demand
+        assert found.served[place].tolist() == served
+        assert found.share[place].tolist() == pytest.approx(share)
+
+
+def test_a_backlog_of_just_so_much_counts_and_a_trial_of_less_than_a_window_has_none():
+    rows = stays((0, 0, 950, True), (0, 1000, 1949, True))
+    assert shares(rows, 1, [1.0], WINDOW, 2000).from_ns.tolist() == [0]
+    assert len(shares(rows, 1, [1.0], WINDOW, 999)) == 0
+
+
 def row(t_ns, waiting, running, workers=4, **more):
     return {"t_ns": t_ns, "waiting": waiting, "running": running, "workers": workers, **more}
 
@@ -91,6 +160,25 @@ def test_workers_are_idle_only_as_far_as_calls_could_have_had_them():
     assert (idle.waiting_ns, idle.worst_ns) == (30, 20)
     assert idle_while_waiting([row(0, 1, 0, part="shadow"), row(9, 1, 0, part="capacity")]) is None
     assert idle_while_waiting([row(0, 1, 4), row(0, 1, 4)]) is None
+
+
+def test_what_the_idle_are_told_by():
+    """Rows of other parts and without workers are passed over; of equal stretches the first is the worst."""
+    bare = {"t_ns": 15, "waiting": 9, "running": 0}
+    rows = [
+        row(0, 1, 0, part="shadow"),
+        row(10, 2, 3),
+        bare,
+        row(20, 2, 3),
+        row(30, 3, 4),
+        row(30, 0, 0),
+        row(50, 1, 1),
+    ]
+    idle = idle_while_waiting([*rows, row(57, 0, 0)])
+    assert (idle.rows, idle.waiting_ns, idle.worst_ns) == (3, 27, 10)
+    assert idle.part == pytest.approx((10 + 10 + 7) / (4 * 27))
+    assert idle_while_waiting([row(0, 1, 9), row(5, 0, 0)]).part == 0.0
+    assert idle_while_waiting([]) is None
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.floats(0.001, 0.999))

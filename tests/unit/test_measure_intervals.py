@@ -280,3 +280,6 @@ def test_the_evidence_that_tells_is_found_in_steps_of_a_tenth():
     steps = next(k for k in range(80) if newcombe(1.1**k, 320 * 1.1**k, 0, 240 * 1.1**k, ONE_SIDED).high < 0.01)
     assert factor_to_decide(1, 320, 0, 240, 0.01, ONE_SIDED) == pytest.approx(1.1**steps)
     assert factor_to_decide(60, 1000, 0, 1000, 0.01, ONE_SIDED) == 1  # it is over the margin as it is
+    factor = factor_to_decide(9, 400, 2, 250, 0.03, ONE_SIDED)
+    highs = [newcombe(9 * k, 400 * k, 2 * k, 250 * k, ONE_SIDED).high for k in (factor / 1.1, factor)]
+    assert highs[0] >= 0.03 > highs[1]

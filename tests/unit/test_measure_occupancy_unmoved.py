@@ -33,6 +33,7 @@ def test_a_window_sees_what_was_under_way_when_it_began():
     assert busy.peak(10, 20) == Peak(1, 10)
     assert busy.peak(100, 200) == Peak(0, -1)
     assert levels(ints(0, 10), ints(20, 20)).peak(5, 10) == Peak(1, 5)
+    assert busy.peak(10, None) == busy.peak(None, 20) == Peak(2, 2)
 
 
 def test_the_mean_is_over_time():
