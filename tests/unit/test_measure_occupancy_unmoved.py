@@ -75,6 +75,7 @@ def test_a_tail_in_one_place_widens_the_interval():
 
 def test_without_a_sample_there_is_no_quantile():
     assert quantile_up(0.95, *windows([], [1]), 0.95, rng()) is None
+    assert quantile_up(0.95, *windows([1], []), 0.95, rng()) is None
 
 
 def test_a_share_without_a_loss_keeps_a_width():

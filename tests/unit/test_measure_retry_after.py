@@ -52,6 +52,7 @@ def test_dates_against_the_answers_own_date(header):
         ("31622401", "longer than a year"),
         ("-1.5", "negative"),
         ("Infinity", "not a finite number"),
+        ("-inf", "not a finite number"),
         ("20,", "more than one value"),
         (",", "neither seconds nor an HTTP date"),
         ("Sun, 06 Nov 1994 08:49:37 CET", "neither seconds nor an HTTP date"),

@@ -50,6 +50,7 @@ def test_replan_shares_per_tenant_and_window():
     assert made.replans.tolist() == [[1, 1, 0], [0, 0, 0]]
     assert made.total(0) == (2, 3)
     np.testing.assert_equal(made.window_shares(0, 2), [0.5, np.nan, np.nan])
+    np.testing.assert_equal(made.window_shares(0, 1), [0.5, 1.0, np.nan])
 
 
 def test_a_call_due_at_the_end_of_a_window_is_in_it():
