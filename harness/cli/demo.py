@@ -46,6 +46,7 @@ def command(reports: Path, time_scale: float) -> int:
             "\nA trial is INVALID, so nothing is claimed. When the machine is too busy, try again when it is idle, or\n"
             "more slowly: overload demo --time-scale 1",
             highlight=False,
+            soft_wrap=True,
         )
         return exit_code([Word.INVALID])
     console.print(

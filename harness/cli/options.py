@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,28 @@ import click
 
 from harness import checks
 from harness.profile.loader import Loaded, load
+from harness.shipped import PROFILES
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-profile_argument: Decorator = click.argument(
-    "profile", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PROFILE"
-)
+
+class ProfileFile(click.Path):
+    """A file. One that is not there and comes with overload is named: examples are written as in a checkout."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            ours = PROFILES.parent / value
+            if not ours.is_relative_to(PROFILES) or not os.path.isfile(ours):  # of any text: it never raises
+                raise
+            self.fail(f"{error.message} The one that comes with overload is {ours}", param, ctx)
+
+
+profile_argument: Decorator = click.argument("profile", type=ProfileFile(), metavar="PROFILE")
 set_option: Decorator = click.option(
     "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Change one value, e.g. service.workers=16. Repeatable."
 )

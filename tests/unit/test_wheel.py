@@ -50,7 +50,7 @@ def installed(wheel, tmp_path_factory):
         )  # fmt: skip
         assert done.returncode == code, f"{words}: {done.stdout}\n{done.stderr}"
         assert str(ROOT) not in done.stdout + done.stderr
-        return done.stdout
+        return done.stdout if code == 0 else done.stderr
 
     run.site = site
     return run
@@ -75,6 +75,7 @@ def test_what_is_read_beside_the_code_is_found_from_a_wheel_in_any_folder(instal
     assert "fairness.ordinary_unmoved" in installed("explain", "fairness.ordinary_unmoved")
     assert "verify --only v05" in installed("explain", "v05.one_retry_owner")
     assert "40" in installed("profile", "check", str(worked))
+    assert str(worked) in " ".join(installed("profile", "check", "profiles/worked_example.yaml", code=2).split())
     judged = json.loads(installed("verify", "--preset", "first", "--simulate", "--json", "--reports", "r"))
     assert judged["exit_code"] == 0
     installed("defects", "--only", "retry_tokens_never_spent", "--jobs", "1")
