@@ -6,7 +6,8 @@ import pytest
 
 from harness.checks.v01_fan_out import NAME
 from harness.checks.verdict import Word
-from tests.unit.capacity_trials import each, failed, judged, open_questions, runs_of, without_runs
+from tests.unit.capacity_trials import each, failed, healthy, judged, open_questions, runs_of, without_runs
+from tests.unit.ledgers import rows_of
 
 
 def judge(tmp_path, **edits):
@@ -83,6 +84,32 @@ def test_excess_that_is_dropped_in_silence_fails(tmp_path):
 
     verdict = judge(tmp_path, arrivals=drop, decisions=drop)
     assert (failed(verdict), verdict.witnesses) == ({"begun in part"}, (f"{run}/b2",))
+
+
+@pytest.mark.parametrize("group", ["replans", "delegates"])
+def test_a_call_of_a_replan_or_of_a_sub_agent_that_is_dropped_in_silence_fails(tmp_path, group):
+    """Of a batch that began, a call of which nothing was ever heard again."""
+    runs, ending = set(runs_of("v01", group)), "r1.2" if group == "replans" else "b0.2"
+    run, step = next(
+        (row["run"], row["step"])
+        for row in rows_of(healthy("v01"), "arrivals.jsonl")
+        if row["run"] in runs and row["step"].endswith(ending)
+    )
+
+    def drop(rows):
+        return [row for row in rows if (row.get("run"), row.get("step")) != (run, step)]
+
+    verdict = judge(tmp_path, arrivals=drop, decisions=drop)
+    assert (failed(verdict), verdict.witnesses) == ({"begun in part"}, (f"{run}/{step.rpartition('.')[0]}",))
+
+
+def test_how_a_run_with_sub_agents_ends_is_not_judged_by_what_they_were_refused(tmp_path):
+    roots = set(runs_of("v01", "delegates"))
+
+    def done(rows):
+        each(rows, lambda r: r["kind"] == "run" and r.get("run") in roots and r["outcome"] != "opened", outcome="done")
+
+    assert judge(tmp_path, decisions=done).word is Word.PASS
 
 
 @pytest.mark.parametrize(("reason", "broken"), [("attempts", {"begun in part"}), ("fan_out", set())])
