@@ -65,6 +65,11 @@ def bracket(
     return Bracket(tuple(_step(path, trigger, defect, number) for trigger in triggers))
 
 
+def bracket_numbered(number: int) -> Bracket:
+    """A plain function, for a pool of processes."""
+    return bracket(number=number)
+
+
 def _step(path: Path, trigger: str | None, defect: str, number: int) -> Step:
     document = numbered(load(path, variant=trigger, checks=checks.PARAMETERS).document, number)
     healthy, bad = (judge_in_virtual_time(document, name, [CHECK]).of(CHECK) for name in (None, defect))

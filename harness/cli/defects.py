@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import matrix
+from harness.bracket import BADLY_PROTECTED, Bracket, bracket_numbered
 from harness.cli import options
 from harness.cli.interrupting import worker_pool
 from harness.cli.output import echo_json
@@ -68,7 +69,9 @@ def command(only: str | None, seeds: int, jobs: int, as_json: bool) -> int:
     """Show that every check can fail: lay each known defect over the bundled service, in virtual time, and judge it.
 
     Each defect must be caught by the check that is there for it. The healthy service, and twins that look suspicious
-    and are right, must pass everything. Exit code 0 if nothing was missed and nothing was a false alarm, else 1.
+    and are right, must pass everything. Of fairness.recovers the bracket is run, too: a badly protected service must
+    recover from the smaller triggers and collapse under the largest. Exit code 0 if nothing was missed and nothing was
+    a false alarm, else 1.
 
     \b
     Examples:
@@ -84,12 +87,16 @@ def command(only: str | None, seeds: int, jobs: int, as_json: bool) -> int:
         for row in pool.map(matrix.judge_job, cells):
             rows.append(row)
             advance()
+        asked = {cell.number for cell in cells if cell.defect == BADLY_PROTECTED}
+        brackets = list(pool.map(bracket_numbered, sorted(asked)))
     lines = lines_of(rows)
-    code = 0 if all(line.right for line in lines) else 1
+    code = 0 if all(line.right for line in lines) and not any(one.broken() for one in brackets) else 1
     if as_json:
-        echo_json({"exit_code": code, "seeds": seeds, "rows": [line_json(line) for line in lines]})
+        document = {"exit_code": code, "seeds": seeds, "rows": [line_json(line) for line in lines]}
+        echo_json(document | {"brackets": [bracket_json(one) for one in brackets]})
     else:
         show(lines, Console())
+        show_brackets(brackets, Console())
     return code
 
 
@@ -155,6 +162,28 @@ def summary(lines: Sequence[Line]) -> str:
         f"{len(defects)} defects and {len(others)} healthy ones in {trials} trials: "
         f"{missed or 'none'} missed, {alarms or 'no'} false {'alarm' if alarms == 1 else 'alarms'}"
     )
+
+
+def show_brackets(brackets: Sequence[Bracket], console: Console) -> None:
+    """What the badly protected service does under each trigger, smallest first, and what is not as it must be."""
+    for place, steps in enumerate(zip(*(one.steps for one in brackets), strict=True)):
+        healthy = "/".join(sorted({step.healthy.word.value for step in steps}))
+        unprotected = "/".join(sorted({step.unprotected.word.value for step in steps}))
+        said = f"{steps[0].trigger}: healthy {healthy}, badly protected {unprotected}"
+        grid.line(console, "bracket ", said + (" (must collapse)" if place == len(brackets[0].steps) - 1 else ""))
+    for number, one in enumerate(brackets):
+        for sentence in one.broken():
+            console.print(Text(f"BRACKET      trial {number}: {sentence}"), soft_wrap=True)
+
+
+def bracket_json(one: Bracket) -> dict[str, Any]:
+    return {
+        "broken": list(one.broken()),
+        "steps": [
+            {"trigger": s.trigger, "healthy": s.healthy.word.value, "badly_protected": s.unprotected.word.value}
+            for s in one.steps
+        ],
+    }
 
 
 def line_json(line: Line) -> dict[str, Any]:

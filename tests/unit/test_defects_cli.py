@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from harness.bracket import Bracket, Step
 from harness.checks.verdict import Verdict, Word
 from harness.cli import main
-from harness.cli.defects import lines_of, show, summary, wrong
+from harness.cli.defects import lines_of, show, show_brackets, summary, wrong
 from harness.matrix import Job, Row, jobs, profile_of_check, profile_of_defect
 from harness.shipped import VERIFICATION
 from stub_service.defects.registry import DEFECTS
@@ -118,3 +119,19 @@ def test_jobs_begin_with_the_healthy_service():
     assert [job.defect for job in planned[:2]] == [None, None]
     assert [job.number for job in planned[:4]] == [0, 1, 0, 1]
     assert {job.path for job in planned} == {V08}
+
+
+def test_the_bracket_of_recovery_is_run_with_its_check():
+    code, out, _ = overload("defects", "--only", "replans_keep_overload_alive", "--jobs", 1)
+    assert code == 0
+    assert "bracket trigger_small: healthy PASS, badly protected PASS" in out
+    assert "bracket as written: healthy PASS, badly protected FAIL (must collapse)" in out
+    code, out, _ = overload("defects", "--only", "replans_keep_overload_alive", "--jobs", 1, "--json")
+    assert [step["badly_protected"] for step in json.loads(out)["brackets"][0]["steps"]] == ["PASS", "PASS", "FAIL"]
+
+
+def test_a_bracket_that_does_not_hold_is_said():
+    step = Step("small", verdict("fairness.recovers", "PASS"), verdict("fairness.recovers", "PASS"))
+    out = io.StringIO()
+    show_brackets([Bracket((step,))], Console(file=out, width=130))
+    assert "BRACKET      trial 0: small: the badly protected one did not collapse" in out.getvalue()
