@@ -77,17 +77,18 @@ def of(mutant: Mutant, rows: Mapping[str, Row]) -> Row | None:
 
 @cache
 def _justified() -> list[dict[str, Any]]:
-    return tomllib.loads(JUSTIFIED.read_text())["mutant"] if JUSTIFIED.exists() else []
+    return tomllib.loads(JUSTIFIED.read_text()).get("mutant", []) if JUSTIFIED.exists() else []
 
 
 def justified(mutant: Mutant) -> str:
-    """The class under which a survivor was read and let live; "" for none. An entry names a module, and as much of a
-    function, a kind and a change as it holds for."""
-    for entry in _justified():
-        if entry["module"] == mutant.module.removeprefix("harness/") and all(
-            mutant_says in entry[name] if isinstance(entry[name], list) else mutant_says == entry[name]
-            for name, mutant_says in (("function", mutant.function), ("kind", mutant.kind), ("change", mutant.change))
-            if name in entry
-        ):
-            return str(entry["class"])
-    return ""
+    """The class under which a survivor was read and let live; "" for none."""
+    return next((str(entry["class"]) for entry in _justified() if fits(entry, mutant)), "")
+
+
+def fits(entry: dict[str, Any], mutant: Mutant) -> bool:
+    """An entry names a module, and as much of a function, a kind and a change as it holds for: one each, or several."""
+    said = {"function": mutant.function, "kind": mutant.kind, "change": mutant.change}
+    return entry["module"] == mutant.module.removeprefix("harness/") and all(
+        word in entry[name] if isinstance(entry[name], list) else word == entry[name]
+        for name, word in said.items() if name in entry
+    )  # fmt: skip
