@@ -115,6 +115,39 @@ def test_too_few_calls_of_the_protected_tenant_are_inconclusive(tmp_path):
     assert "calls in the burst" in open_questions(verdict)
 
 
+@pytest.mark.parametrize("gone", ["calm", "burst"])
+def test_without_a_phase_there_is_nothing_to_compare(tmp_path, gone):
+    mine = with_profile(trial("v03", tmp_path), lambda profile: profile["phases"].pop(gone))
+    verdict = judge_one(mine, NAME, {})
+    assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, "`phases: {calm, burst}` and `ordinary: [...]`")
+
+
+def test_without_arrivals_nothing_is_decided(tmp_path):
+    verdict = judge(tmp_path, arrivals=None)
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "--dependencies-only" in verdict.add
+
+
+def test_a_share_of_no_slots_protects_nobody(tmp_path):
+    def without(profile):
+        profile["capacity"]["shares"]["quiet"]["slots"] = 0
+
+    for place, edit in enumerate((without, lambda profile: profile["capacity"].pop("shares"))):
+        verdict = judge_one(with_profile(trial("v03", tmp_path / str(place)), edit), NAME, {})
+        assert "protected tenants with slots" in open_questions(verdict)
+        assert "`shares:` for `ordinary`" in verdict.add or verdict.word is Word.FAIL
+
+
+def test_a_run_of_nobody_known_is_charged_to_nobody(tmp_path):
+    """Rows that do not name their tenant, or a run that no caller opened, accuse nobody."""
+    run = runs_of("v03", "flood")[0]
+    unnamed = judge(tmp_path / "unnamed", arrivals=lambda rows: each(rows, lambda r: r["run"] == run, tenant=None))
+    assert unnamed.word is Word.PASS
+    strange = {"run": "r9999", "tenant": "stranger", "step": "b0.0"}
+    more = judge(tmp_path / "strange", arrivals=lambda rows: [*rows, {**rows[0], **strange}])
+    assert "charged to another" not in failed(more)
+
+
 def test_without_protected_tenants_it_says_what_to_add(tmp_path):
     mine = with_profile(trial("v03", tmp_path), lambda profile: profile.pop("ordinary"))
     verdict = judge_one(mine, NAME, {})
