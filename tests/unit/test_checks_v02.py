@@ -138,6 +138,16 @@ def test_a_person_shed_while_background_work_waits_fails(tmp_path):
     assert (failed(verdict), verdict.witnesses) == ({"shed before background"}, (f"{run}/b4.0",))
 
 
+def test_a_person_whose_own_tenant_has_filled_its_queue_is_not_shed_for_background_work(tmp_path):
+    run = runs_of("v02", "burst")[3]
+
+    def shed(rows):
+        each(rows, lambda r: r.get("run") == run and r.get("step") == "b4.0" and r["outcome"] == "served",
+             outcome="throttled", reason="tenant_queue_full")  # fmt: skip
+
+    assert "shed before background" not in failed(judge(tmp_path, decisions=shed))
+
+
 def test_the_floor_is_never_lent(tmp_path):
     """Three more background calls in the pause: nine are there already, twelve is the limit."""
     run = runs_of("v02", "steady")[0]
@@ -158,8 +168,10 @@ def test_lent_slots_that_are_not_taken_back_fail(tmp_path):
     assert "started in slots of a class that had just asked: not taken back" in verdict.sentence
 
 
-def test_background_that_starts_while_people_wait_below_their_reserve_fails(tmp_path):
-    person, other = runs_of("v02", "burst")[0], runs_of("v02", "steady")[0]
+@pytest.mark.parametrize("tenant", ["people", "approvals"])
+def test_background_that_starts_while_people_wait_below_their_reserve_fails(tmp_path, tenant):
+    mine = {row["run_id"] for row in rows_of(healthy("v02")) if row["tenant"] == tenant and row.get("run_id")}
+    person, other = next(run for run in runs_of("v02", "burst") if run in mine), runs_of("v02", "steady")[0]
 
     def waits(rows):
         """The first person's third question is queued for 40 ms, while four of five slots are free."""
