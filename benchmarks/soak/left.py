@@ -19,6 +19,8 @@ from harness.profile.units import parse_duration
 CHECK_S = 120.0
 BAD_INPUT, INVALID = 2, 4
 BROKEN = ("Traceback", "a bug of overload", "the check itself broke")
+REASONS = ("the trial has no end", "the trial did not complete", "was lost", "was killed or still runs")
+"""Why a record that does not go to its end is INVALID, whatever else is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ def _left(folder: Path) -> Left:
     document = _document(folder / (STAND_IN if stands_in else MANIFEST))
     told = "no manifest yet: nothing was sent" if document is None else _sentence(said)
     whole = document is not None and (document["ended_ns"] is not None if stands_in else _completed(document))
+    if document is not None and not whole and not any(reason in said for reason in REASONS):
+        wrong.append(f"nothing is said of its having no end: {told}")
     return Left(folder, document is not None, whole, done.returncode, told, tuple(wrong))
 
 
@@ -64,12 +68,13 @@ def _completed(manifest: dict[str, Any]) -> bool:
 
 
 def _sentence(said: str) -> str:
-    """Why it is INVALID, in its own words; else its first line."""
+    """Why it has no end, or else is INVALID, in its own words; else its first line."""
     lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
-    found = (
+    found = [
         f"{line}: {after}" for line, after in pairwise(lines) if line.startswith(("INVALID trial.", "INVALID call"))
-    )
-    return next(found, lines[0] if lines else "nothing")[:200]
+    ]
+    found.sort(key=lambda text: not any(reason in text for reason in REASONS))
+    return next(iter(found), lines[0] if lines else "nothing")[:200]
 
 
 def not_whole(path: Path) -> str:
