@@ -91,7 +91,8 @@ def test_folders_that_a_kill_has_left_are_judged_by_their_files(tmp_path):
         ("c-broken", True, False, 2),
     ]
     assert "the trial has no end" in found[1].told
-    assert found[2].wrong == ("calls.jsonl: line 1 of 2 is cut or garbled",)
+    assert found[2].wrong[0] == "calls.jsonl: line 1 of 2 is cut or garbled"
+    assert found[2].wrong[1].startswith("nothing is said of its having no end")
     assert duration_s(whole) == 2.0
 
 
