@@ -7,7 +7,8 @@ import pytest
 from harness.checks import cancelled, coalesced
 from harness.checks.judge import UnknownCheck, judge_all, known
 from harness.checks.verdict import Word
-from tests.unit.capacity_trials import each, failed, judged, open_questions, runs_of, trial, without_runs
+from tests.unit.capacity_trials import each, failed, healthy, judged, open_questions, runs_of, trial, without_runs
+from tests.unit.ledgers import rows_of
 
 MS = 1_000_000
 
@@ -128,6 +129,54 @@ def test_a_step_that_begins_after_the_cancellation_fails(tmp_path, group):
 
     verdict = cancel(tmp_path, arrivals=begins)
     assert (failed(verdict), verdict.witnesses) == ({"begun after cancellation"}, (f"{run}/b7.0",))
+
+
+@pytest.mark.parametrize(("after_ms", "word"), [(30, Word.PASS), (31, Word.FAIL)])
+def test_a_call_may_be_on_its_way_when_its_run_is_cancelled(tmp_path, after_ms, word):
+    run = runs_of("cancelled", "fan_out")[-1]
+    decided = rows_of(healthy("cancelled"), "decisions.jsonl")
+    at = next(r["t_ns"] for r in decided if r["kind"] == "run" and r.get("run") == run and r["outcome"] == "cancelled")
+
+    def begins(rows):
+        row = next(r for r in rows if r["run"] == run)
+        return [*rows, {**row, "step": "b7.0", "t_ns": at + after_ms * MS, "ended_ns": at + 40 * MS}]
+
+    assert cancel(tmp_path, arrivals=begins).word is word
+
+
+def test_what_the_caller_was_told_is_enough_to_know_when(tmp_path):
+    """A layer that records no end of the run: the answer to the caller's own request is one."""
+    run = runs_of("cancelled", "fan_out")[-1]
+
+    def begins(rows):
+        row = next(r for r in rows if r["run"] == run)
+        return [*rows, {**row, "step": "b7.0", "t_ns": 2_900 * MS, "ended_ns": 2_950 * MS}]
+
+    def untold(rows):
+        return [r for r in rows if not (r["kind"] == "run" and r["outcome"] == "cancelled")]
+
+    assert cancel(tmp_path / "well", decisions=untold).word is Word.PASS
+    assert failed(cancel(tmp_path / "not", decisions=untold, arrivals=begins)) == {"begun after cancellation"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "broken"), [("budget_exhausted", False), ("cancelled", False), ("throttled", True), ("failed", True)]
+)
+def test_a_batch_after_the_cancellation_is_refused_for_good(tmp_path, outcome, broken):
+    runs = set(runs_of("cancelled", "goes_on"))
+
+    def told(rows):
+        each(rows, lambda r: r.get("run_id") in runs and r["action"] == "submit" and r["outcome"] == "cancelled",
+             outcome=outcome)  # fmt: skip
+
+    assert ("taken after cancellation" in failed(cancel(tmp_path, calls=told))) is broken
+
+
+@pytest.mark.parametrize(("group", "part"), [("failing", "failed after it"), ("goes_on", "asked for after it")])
+def test_what_was_not_there_when_runs_were_cancelled_is_named(tmp_path, group, part):
+    verdict = cancel(tmp_path, **without_runs(runs_of("cancelled", group)))
+    assert part in open_questions(verdict)
+    assert verdict.word is Word.INCONCLUSIVE
 
 
 def test_a_retry_after_the_cancellation_fails(tmp_path):

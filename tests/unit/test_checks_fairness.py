@@ -88,6 +88,63 @@ def test_a_first_in_first_out_queue_is_not_max_min():
     assert verdict("max_min", MAX_MIN, **fifo).word is Word.FAIL
 
 
+def unfair(tmp_path, defect="weights_ignored"):
+    return trial_in_virtual_time(tmp_path, document("max_min"), defect)
+
+
+def of(verdict, quantity):
+    return [finding for finding in verdict.findings if finding.quantity == quantity]
+
+
+def test_a_tenant_is_short_only_if_its_whole_interval_is_over_the_bound(tmp_path):
+    trial = unfair(tmp_path)
+    quiet = {"starved_pct": 99.9, "idle_pct": 99.0}
+    worst = max(of(judge_one(trial, MAX_MIN, quiet), "short of its share"), key=lambda finding: finding.measured)
+    words = {}
+    for name, bound in (
+        ("under", worst.low - 0.01),
+        ("inside", worst.low),
+        ("at", worst.high),
+        ("over", worst.high + 0.01),
+    ):
+        found = judge_one(trial, MAX_MIN, {**quiet, "short_pct": bound})
+        words[name] = next(f for f in of(found, "short of its share") if f.subject == worst.subject).word.value
+        assert found.word.value == words[name]
+        assert (found.witnesses != ()) is (words[name] == "FAIL")
+    assert words == {"under": "FAIL", "inside": "INCONCLUSIVE", "at": "INCONCLUSIVE", "over": "PASS"}
+
+
+def test_one_window_in_which_a_tenant_starved_is_enough(tmp_path):
+    trial = unfair(tmp_path, None)
+    worst = max(of(judge_one(trial, MAX_MIN, {}), "short in one window"), key=lambda finding: finding.measured)
+    assert worst.measured > 0
+    at, under = ({"starved_pct": bound} for bound in (worst.measured, worst.measured - 0.01))
+    assert judge_one(trial, MAX_MIN, at).word is Word.PASS
+    found = judge_one(trial, MAX_MIN, under)
+    assert (found.word, found.witnesses != ()) == (Word.FAIL, True)
+    assert found.sentence.startswith(f"{worst.subject} was short in one window by {worst.measured:.1f} %")
+
+
+def test_workers_may_be_idle_for_so_much_of_their_time(tmp_path):
+    trial = unfair(tmp_path, "hard_quota")
+    quiet = {"starved_pct": 99.9, "short_pct": 99.0}
+    (idle,) = of(judge_one(trial, MAX_MIN, quiet), "idle while calls wait")
+    assert judge_one(trial, MAX_MIN, {**quiet, "idle_pct": idle.measured}).word is Word.PASS
+    found = judge_one(trial, MAX_MIN, {**quiet, "idle_pct": idle.measured - 0.01})
+    assert (found.word, found.witnesses != ()) == (Word.FAIL, True)
+    assert found.sentence.startswith("Workers were idle for ")
+
+
+def test_a_tenant_with_too_small_a_share_is_not_judged_by_it(tmp_path):
+    trial = unfair(tmp_path, None)
+    (smallest, *_) = sorted(of(judge_one(trial, MAX_MIN, {}), "short of its share"), key=lambda f: f.samples)
+    for least, judged in ((smallest.samples, True), (smallest.samples + 1, False)):
+        found = judge_one(trial, MAX_MIN, {"least_calls": least})
+        assert (smallest.subject in {f.subject for f in of(found, "short of its share")}) is judged
+    nobody = judge_one(trial, MAX_MIN, {"least_calls": 10**6})
+    assert (nobody.word, nobody.sentence) == (Word.INCONCLUSIVE, "No tenant had a share large enough to be judged.")
+
+
 # --- identity
 
 
