@@ -46,6 +46,11 @@ def test_its_defect_fails_it(driven, check, defect):
     assert judged.trial.manifest["target"]["caller_defect"] == defect
 
 
+def test_a_budget_that_is_not_kept_at_its_source_is_seen(driven):
+    verdicts = by_check(driven["agent.budget_per_tenant", "budget_per_run_only"])
+    assert must_fail(verdicts, "agent.budget_at_source").witnesses
+
+
 def test_every_attempt_is_seen_by_the_service_under_an_id_of_its_own(driven):
     made = driven["agent.retry_budget", None].trial
     assert len(made.attempts) > len(made.calls)
