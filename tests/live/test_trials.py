@@ -77,6 +77,15 @@ def test_one_shared_queue_hurts_the_others_and_fair_queues_do_not(tmp_path, admi
     assert {path.name for path in judged.files.values()} == {"report.html", "report.json"}
 
 
+def test_a_refusal_that_is_no_429_is_seen_over_http(tmp_path):
+    judged = drive(loaded(), tmp_path, "refusal_as_503")
+    found = next(verdict for verdict in judged.verdicts if verdict.check == "fairness.refusals_structured")
+    if found.word is not Word.FAIL:
+        skip_if_late(judged.verdicts)
+    assert found.word is Word.FAIL, found.sentence
+    assert found.witnesses
+
+
 CALM = {
     "duration": "6s",
     "phases": {},
