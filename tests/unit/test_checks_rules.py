@@ -25,28 +25,37 @@ def least(measured, samples=9):
 # --- one rule
 
 
+MOST, LEAST, NOTHING = "it was too much", "it was too little", "nothing to judge"
+
+
 @pytest.mark.parametrize(
-    ("rule", "word", "note", "sentence", "named"),
+    ("made", "measured", "samples", "word", "note", "sentence", "named"),
     [
-        (most(4), PASS, "", "it was too much", ()),
-        (most(4.5), FAIL, "it was too much", "it was too much", ("a", "b")),
-        (most(4, samples=0), OPEN, "nothing to judge", "runs: too many: no evidence", ()),
-        (most(5, samples=0), FAIL, "it was too much", "it was too much", ("a", "b")),
-        (least(4), PASS, "at least", "it was too little", ()),
-        (least(3.5), FAIL, "it was too little", "it was too little", ("a", "b")),
-        (least(5, samples=0), OPEN, "nothing to judge", "runs: too few: no evidence", ()),
-        (least(3, samples=0), OPEN, "nothing to judge", "runs: too few: no evidence", ()),
+        (most, 4, 9, PASS, "", MOST, ()),
+        (most, 4.5, 9, FAIL, MOST, MOST, ("a", "b")),
+        (most, 4, 0, OPEN, NOTHING, "runs: too many: no evidence", ()),
+        (most, 5, 0, FAIL, MOST, MOST, ("a", "b")),
+        (least, 4, 9, PASS, "at least", LEAST, ()),
+        (least, 3.5, 9, FAIL, LEAST, LEAST, ("a", "b")),
+        (least, 5, 0, OPEN, NOTHING, "runs: too few: no evidence", ()),
+        (least, 3, 0, OPEN, NOTHING, "runs: too few: no evidence", ()),
     ],
 )
-def test_a_bound_is_broken_only_beyond_it_and_never_kept_without_samples(rule, word, note, sentence, named):
+def test_a_bound_is_broken_only_beyond_it_and_never_kept_without_samples(
+    made, measured, samples, word, note, sentence, named
+):
+    rule = made(measured, samples)
     assert (rule.finding.word, rule.finding.note, rule.sentence, rule.witnesses) == (word, note, sentence, named)
-    assert (rule.finding.bound, rule.finding.unit, rule.evidence) == (4.0, "calls", False)
+    assert (rule.finding.measured, rule.finding.bound, rule.finding.samples) == (measured, 4.0, samples)
+    assert (rule.finding.unit, rule.evidence) == ("calls", False)
 
 
 def test_a_single_one_breaks_what_may_never_be():
     assert none_of("runs", "wrong", [], 3, "runs", "no").finding.word is PASS
     assert none_of("runs", "wrong", [], 0, "runs", "no").finding.word is OPEN
+    assert none_of("runs", "wrong", ["a"], 3, "runs", "one is").finding.word is FAIL
     broken = none_of("runs", "wrong", ["a", "b"], 3, "runs", "two are")
+    assert broken.finding.bound == 0.0
     assert (broken.finding.word, broken.finding.measured, broken.witnesses) == (FAIL, 2.0, ("a", "b"))
 
 
@@ -99,7 +108,8 @@ def test_twenty_witnesses_are_enough():
 
 
 def test_a_note_decides_nothing():
-    assert worst([noted("dates", "not judged").finding.word, PASS]) is PASS
+    note = noted("dates", "not judged").finding
+    assert (note.word, note.note, note.samples) == (PASS, "not judged", 0)
 
 
 # --- several together
