@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from random import Random
 
 import pytest
 
 import harness.workload.defects  # noqa: F401  registers those of callers
-from benchmarks import soak
 from benchmarks.judge import cells
 from benchmarks.judge.cells import DILUTED, Cell
 from benchmarks.judge.trials import run
+from benchmarks.soak.kills import kill_once
+from benchmarks.soak.long_trial import soak
+from benchmarks.soak.scenes import KINDS
 from harness.machine import usable_cores
 from harness.matrix import profile_of_defect
 from stub_service.defects import strengths
@@ -41,13 +44,12 @@ def test_every_dilution_of_one_is_the_defect_and_none_at_all_is_the_healthy_serv
 
 @pytest.mark.live
 @pytest.mark.parametrize("number", range(TIMES))
-@pytest.mark.parametrize("kind", soak.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_whoever_is_killed_the_record_is_whole_and_nobody_is_left(kind, number, tmp_path):
-    at_s = 0.3 + number * 3.1
-    assert soak.kill_once(kind, at_s, tmp_path).wrong == ()
+    assert kill_once(kind, Random(f"{kind} {number}"), tmp_path).wrong == ()
 
 
 @pytest.mark.live
 def test_a_minute_of_soak_loses_nothing(tmp_path):
     """Whether memory is flat cannot be told in a minute: INCONCLUSIVE is as good here as PASS."""
-    assert soak.soak(1.0, 100, tmp_path) in (0, 3)
+    assert soak(1.0, 100, tmp_path) in (0, 3)

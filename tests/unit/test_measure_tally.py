@@ -10,7 +10,8 @@ from harness.measure.tally import Tally
 
 ENDS = {
     SERVED: "served", ABANDONED: "abandoned", FAILED: "failed", HELD_BACK: "held_back", OPEN: "open",
-    DROPPED: "dropped", "coalesced": "other", "cancelled": "other", None: "open", **dict.fromkeys(REFUSED, "refused"),
+    DROPPED: "dropped", "coalesced": "other", "cancelled": "other", None: "open",
+    **dict.fromkeys(sorted(REFUSED), "refused"),
 }  # fmt: skip
 COUNTED = ("served", "refused", "abandoned", "failed", "held_back", "open", "dropped", "other")
 
