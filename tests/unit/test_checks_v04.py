@@ -185,6 +185,32 @@ def test_a_dependency_that_nobody_watches_is_named(tmp_path):
     assert verdict.add == "a tenant that calls only notification"
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {
+            "dependency": "customer",
+            "kind": "error",
+            "status": 500,
+            "from": "3s",
+            "to": "6s",
+        },  # it fails, and is not slow
+        {"dependency": "customer", "kind": "slow", "factor": 10, "from": "6s", "to": "7s"},  # after the burst
+        {"dependency": "customer", "kind": "slow", "factor": 10, "from": "1s", "to": "3s"},  # before it
+    ],
+)
+def test_only_what_slows_a_dependency_in_the_burst_makes_others_stand_by(tmp_path, fault):
+    mine = with_profile(trial("v04", tmp_path), lambda profile: profile["faults"].append(fault))
+    verdict = judge_one(mine, NAME, {})
+    assert verdict.sentence.startswith("While billing reads slowed down, profiles, mails, payments kept")
+
+
+def test_a_fault_that_never_ends_slows_the_burst(tmp_path):
+    fault = {"dependency": "customer", "kind": "slow", "factor": 10, "operation": "write", "from": "5999ms"}
+    mine = with_profile(trial("v04", tmp_path), lambda profile: profile.update(faults=[fault]))
+    assert "customer writes" in " ".join(finding.subject for finding in judge_one(mine, NAME, {}).findings)
+
+
 def test_without_a_fault_there_is_nothing_to_stand_by(tmp_path):
     mine = with_profile(trial("v04", tmp_path), lambda profile: profile.pop("faults"))
     verdict = judge_one(mine, NAME, {})

@@ -43,6 +43,18 @@ def test_three_layers_are_named_with_the_attempts_that_they_make(tmp_path):
         "(1 + 2 retry tokens); "
     )
     assert (verdict.measured, verdict.bound, verdict.unit) == (27, 3, "attempts")
+    assert "retried by several owners" in failed(verdict)  # one owner is named, and three layers
+
+
+def test_one_attempt_too_many_is_one_too_many(tmp_path):
+    run = runs_of("v05", "for_good")[0]
+
+    def more(rows):
+        return [*rows, {**next(row for row in rows if row["run"] == run), "attempt": 9}]
+
+    verdict = judge(tmp_path, arrivals=more)
+    assert {"attempts of one step", "retries beyond the tokens"} <= failed(verdict)
+    assert (verdict.measured, verdict.bound) == (4, 3)
 
 
 def test_a_layer_that_hides_behind_the_same_attempt_is_seen(tmp_path):

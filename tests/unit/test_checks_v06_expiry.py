@@ -116,6 +116,17 @@ def test_a_run_with_more_time_than_it_asked_for_fails(trial):
     assert "were given more time than they asked for" in found.sentence
 
 
+def test_a_run_whose_opening_is_not_told_hides_no_other(trial):
+    first = next(row["run"] for row in read(trial, DECISIONS) if row["kind"] == "run")
+
+    def longer(row):
+        if row.get("run") == first and row["kind"] == "run" and row["outcome"] == "opened":
+            return None
+        return row | {"deadline_ns": row["deadline_ns"] + 30_000_000_000} if row.get("deadline_ns") else row
+
+    assert "were given more time than they asked for" in verdict(decisions(trial, longer), CHECK).sentence
+
+
 def test_thin_evidence_says_what_to_add(trial):
     few = {(row["run"], row["step"]) for row in expired_steps(trial)[:5]}
     spared = {(row["run"], row["step"]) for row in expired_steps(trial)} - few
