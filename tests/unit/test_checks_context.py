@@ -77,10 +77,12 @@ def test_of_a_target_of_its_own_the_profile_knows_nothing(tmp_path):
 
 
 def test_of_a_capacity_layer_it_is_the_mean_of_its_dependencies(tmp_path):
-    assert time_of(trial_of(tmp_path, steady(5, 0, 9), profile={"capacity": CAPACITY}, target="stub")) == (
-        60,
-        "profile",
-    )
+    both = trial_of(tmp_path, steady(5, 0, 9), profile={"capacity": CAPACITY}, target="stub")
+    assert time_of(both) == (60, "profile")
+
+
+def test_a_profile_that_says_nothing_of_a_service_leaves_it_to_the_answers(tmp_path):
+    assert time_of(trial_of(tmp_path, steady(5, 0, 9), target="stub")) == (200.0, "Server-Timing")
 
 
 def between(from_ns, to_ns):
