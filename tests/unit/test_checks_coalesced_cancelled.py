@@ -159,6 +159,22 @@ def test_what_the_caller_was_told_is_enough_to_know_when(tmp_path):
     assert failed(cancel(tmp_path / "not", decisions=untold, arrivals=begins)) == {"begun after cancellation"}
 
 
+def test_a_run_whose_cancellation_was_refused_goes_on(tmp_path):
+    run = runs_of("cancelled", "fan_out")[-1]
+
+    def begins(rows):
+        row = next(r for r in rows if r["run"] == run)
+        return [*rows, {**row, "step": "b7.0", "t_ns": 2_900 * MS, "ended_ns": 2_950 * MS}]
+
+    def untold(rows):
+        return [r for r in rows if not (r["kind"] == "run" and r["outcome"] == "cancelled" and r["run"] == run)]
+
+    def refused(rows):
+        each(rows, lambda r: r.get("run_id") == run and r["action"] == "cancel", outcome="failed")
+
+    assert failed(cancel(tmp_path, decisions=untold, calls=refused, arrivals=begins)) == set()
+
+
 @pytest.mark.parametrize(
     ("outcome", "broken"), [("budget_exhausted", False), ("cancelled", False), ("throttled", True), ("failed", True)]
 )

@@ -113,6 +113,12 @@ def test_replans_are_not_judged(tmp_path):
     assert (verdict.word, verdict.samples) == (Word.PASS, 790)
 
 
+@pytest.mark.parametrize(("warm_up", "left"), [("1s", 390), ("4s", 360), ("30s", 360), ("0s", 400)])
+def test_a_cold_start_is_left_out_of_calm_but_never_more_than_a_tenth_of_it(tmp_path, warm_up, left):
+    """400 calls in 40 s of calm, and 400 in the burst."""
+    assert judged(tmp_path, {"A": calls()}, {"warm_up": warm_up}).samples == left + 400
+
+
 def test_tenants_with_too_few_calls_are_listed_as_not_judged(tmp_path):
     verdict = judged(tmp_path, {"A": calls(), "B": calls(200, 200), "C": calls(3, 2), "D": []})
     assert verdict.word is Word.PASS
