@@ -234,6 +234,33 @@ def test_a_write_without_a_key_need_not_be_retried_and_one_with_a_key_must(trial
     assert verdict(of_steps(bare, steps, idempotency_key="k"), CHECK).word is Word.FAIL
 
 
+@pytest.mark.parametrize(("status", "word"), [(429, Word.FAIL), (503, Word.FAIL), (500, Word.PASS), (200, Word.PASS)])
+def test_only_what_turns_a_caller_away_for_now_says_when_to_come_back(trial, status, word):
+    """One of several, so that evidence is left."""
+    one = {next(iter(sorted(refused(trial, "1"))))}
+    answered = never_retried(trial, one)
+    answered = arrivals(
+        answered, lambda a: a | {"status": status} if (a["run"], a["step"]) in one and a["attempt"] == 1 else a
+    )
+    found = verdict(answered, CHECK)
+    assert (found.word is Word.FAIL) is (word is Word.FAIL), found.sentence
+
+
+@pytest.mark.parametrize(("left_ms", "broken"), [(49, True), (50, False)])
+def test_a_retry_that_would_end_after_the_deadline_is_none_that_fits(trial, left_ms, broken):
+    """The retry comes after a second; 50 ms are expected of it."""
+    one = next(iter(sorted(refused(trial, "1"))))
+    ended = next(a["ended_ns"] for a in read(trial, ARRIVALS) if (a["run"], a["step"]) == one and a["attempt"] == 1)
+
+    def sooner(row):
+        mine = row.get("run") == one[0] and row.get("deadline_ns")
+        return row | {"deadline_ns": ended + (1000 + left_ms) * 1_000_000} if mine else row
+
+    found = verdict(arrivals(decisions(trial, sooner), sooner), CHECK)
+    broke = {finding.quantity for finding in found.findings if finding.word is Word.FAIL}
+    assert ("were retried though the retry cannot end in time" in broke) is broken
+
+
 def test_a_run_without_tokens_need_not_retry(trial):
     steps = refused(trial, "1")
     runs = {run for run, _ in steps}
@@ -245,13 +272,14 @@ def test_a_run_without_tokens_need_not_retry(trial):
     assert found.word is not Word.FAIL, found.sentence
 
 
-def test_a_retry_that_failed_may_be_retried_once_more(trial):
+@pytest.mark.parametrize("status", [400, 503])
+def test_a_retry_that_failed_may_be_retried_once_more(trial, status):
     """Two at once are one too many; one after the other, when the first was refused, are each their own."""
     first = next(a for a in read(trial, ARRIVALS) if a.get("retry_after") == "1")
     mine = {(first["run"], first["step"])}
 
     def refuse(row):
-        return row | {"status": 503} if (row["run"], row["step"]) in mine and row["attempt"] == 2 else row
+        return row | {"status": status} if (row["run"], row["step"]) in mine and row["attempt"] == 2 else row
 
     third = retry_of(trial, "1", 1_700_000_000) | {"attempt": 3}
     assert verdict(more(arrivals(trial, refuse), ARRIVALS, [third]), CHECK).word is Word.PASS

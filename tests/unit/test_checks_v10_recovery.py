@@ -176,6 +176,17 @@ def test_eight_starts_more_than_the_tested_capacity_are_borne(trial, at_once, me
     assert (found.measured, found.word, found.samples) == (measured, word, 34)
 
 
+def test_starts_at_another_dependency_are_none_of_the_drains(trial):
+    at = closed_at(trial) + 100 * MS
+    row = next(a for a in read(trial, ARRIVALS) if a["t_ns"] > at)
+    others = [
+        row | {"dependency": "elsewhere", "run": f"x{i}", "t_ns": at, "started_ns": at, "ended_ns": at + MS}
+        for i in range(30)
+    ]
+    found = finding(verdict(more(trial, ARRIVALS, others), CHECK), "starts beyond the tested capacity")
+    assert (found.word, found.samples) == (Word.PASS, 35)
+
+
 @pytest.mark.parametrize(("reports", "word"), [(1, Word.PASS), (2, Word.FAIL)])
 def test_one_start_in_twenty_may_overtake_more_urgent_work(trial, reports, word):
     runs = {r["run"] for r in read(trial, DECISIONS) if r.get("task_class") == "reports"}
