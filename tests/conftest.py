@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import signal
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,13 @@ def pytest_collection_finish():
     """What was imported and collected stays: a collection of garbage need not look through it again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_configure():
+    """A shell has what it runs in the background ignore Ctrl-C, and every child inherits that: those that are sent one
+    here would never end."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this very hook
