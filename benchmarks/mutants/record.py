@@ -86,9 +86,12 @@ def justified(mutant: Mutant) -> str:
 
 
 def fits(entry: dict[str, Any], mutant: Mutant) -> bool:
-    """An entry names a module, and as much of a function, a kind and a change as it holds for: one each, or several."""
-    said = {"function": mutant.function, "kind": mutant.kind, "change": mutant.change}
-    return entry["module"] == mutant.module.removeprefix("harness/") and all(
+    """An entry names modules, and as much of a function, a kind and a change as it holds for: one each, or several."""
+    said = {
+        "module": mutant.module.removeprefix("harness/"), "function": mutant.function, "kind": mutant.kind,
+        "change": mutant.change,
+    }  # fmt: skip
+    return all(
         word in entry[name] if isinstance(entry[name], list) else word == entry[name]
         for name, word in said.items() if name in entry
     )  # fmt: skip

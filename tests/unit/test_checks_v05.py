@@ -155,6 +155,16 @@ def test_a_retry_that_nobody_decided_fails(tmp_path):
     assert failed(verdict) == {"without a decision"}
 
 
+def test_a_retry_that_was_decided_only_afterwards_was_not_decided(tmp_path):
+    run = runs_of("v05", "once")[0]
+
+    def later(rows):
+        each(rows, lambda r: r.get("run") == run and r["kind"] == "retry", t_ns=lambda r: r["t_ns"] + 10**9)
+
+    verdict = judge(tmp_path, decisions=later)
+    assert (failed(verdict), verdict.witnesses) == ({"without a decision"}, (f"{run}/b0.0",))
+
+
 def test_a_retry_into_an_open_circuit_fails_and_one_on_its_way_does_not(tmp_path):
     runs = set(runs_of("v05", "shaky"))
 

@@ -115,7 +115,8 @@ def test_the_table_counts_what_was_tried_killed_and_let_live(made, monkeypatch):
 
 def test_every_entry_of_what_is_justified_names_mutants_that_there_are():
     for entry in record._justified():
-        named = [mutant for name in modules((entry["module"],)) for mutant in mutants(name)]
+        wanted = entry["module"] if isinstance(entry["module"], list) else [entry["module"]]
+        named = [mutant for name in modules(tuple(wanted)) for mutant in mutants(name)]
         assert any(record.fits(entry, mutant) for mutant in named), entry
         assert entry["class"]
         assert entry["why"]
