@@ -206,6 +206,20 @@ def test_a_look_before_the_write_was_sent_is_none(trial, before_ns, broken):
     assert ("were repeated without looking first" in verdict(early, CHECK).sentence) is broken
 
 
+@pytest.mark.parametrize(("status", "broken"), [(0, True), (504, True), (503, False)])
+def test_each_attempt_without_an_answer_is_looked_up_also_a_later_one(trial, status, broken):
+    """The second was answered; the third was not, if it was not, and a fourth follows."""
+    rows = read(trial, ARRIVALS)
+    mine = next(place for place in with_fault(trial, "hang") if sum(key(a) == place for a in rows) > 2)
+    second = next(a for a in rows if key(a) == mine and a["attempt"] == 2 and not a.get("readback"))
+    answered = arrivals(trial, lambda a: a | {"status": 503} if a == second else a)
+    ended = second["ended_ns"]
+    third = second | {"attempt": 3, "status": status, "t_ns": ended + 10**8, "ended_ns": ended + 2 * 10**8}
+    fourth = second | {"attempt": 4, "t_ns": ended + 3 * 10**8, "ended_ns": ended + 4 * 10**8}
+    found = verdict(more(answered, ARRIVALS, [third, fourth]), CHECK)
+    assert ("were repeated without looking first" in found.sentence) is broken
+
+
 @pytest.mark.parametrize(("after_ms", "broken"), [(-1, False), (0, True)])
 def test_a_retry_that_is_scheduled_for_a_committed_write_has_cost_a_token(trial, after_ms, broken):
     run, step = with_fault(trial, "commit_then_timeout")[0]
