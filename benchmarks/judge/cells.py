@@ -17,6 +17,7 @@ from typing import Any
 import harness.workload.defects  # noqa: F401  registers those of callers
 from benchmarks.judge.lengths import longer
 from harness import checks
+from harness.checks.judge import ALWAYS
 from harness.errors import BadInput
 from harness.matrix import profile_of_check, profile_of_defect
 from harness.profile.loader import Loaded, load
@@ -118,6 +119,11 @@ def must_see(cell: Cell) -> tuple[str, ...]:
     """Checks that the defect at its full strength must FAIL, or that its twin must PASS."""
     one = DEFECTS.get(cell.laid) if cell.part in (DEFECT, TWIN, LIVE_DEFECT) else None
     return (*one.caught_by, *one.twin_of) if one is not None else ()
+
+
+def wanted(cell: Cell) -> list[str]:
+    """Checks that judge a trial of the cell."""
+    return list(dict.fromkeys((own_check(cell), *must_see(cell), *judged_on(cell.profile), *ALWAYS)))
 
 
 def may_fail(cell: Cell) -> tuple[str, ...]:

@@ -15,16 +15,15 @@ from benchmarks.judge.cells import (
     TWIN,
     Cell,
     document_of,
-    judged_on,
     laid_over,
     loaded,
     may_fail,
     must_see,
     own_check,
+    wanted,
 )  # fmt: skip
 from benchmarks.judge.record import Row
 from harness import trial
-from harness.checks.judge import ALWAYS
 from harness.checks.verdict import Verdict, Word
 from harness.matrix import judge_in_virtual_time, numbered
 from stub_service.defects.registry import DEFECTS
@@ -64,8 +63,7 @@ def verdicts_of(cell: Cell, reports: Path | None = None) -> list[Verdict]:
     if defect_ is not None:
         name = defect_.name
         DEFECTS[name] = defect_  # in this process; a weaker form of one name is another in each length
-    wanted = list(dict.fromkeys((own_check(cell), *must_see(cell), *judged_on(cell.profile), *ALWAYS)))
-    return list(judge_in_virtual_time(document, name, wanted).verdicts)
+    return list(judge_in_virtual_time(document, name, wanted(cell)).verdicts)
 
 
 def run(cell: Cell, reports: Path | None = None) -> Row:
