@@ -193,7 +193,7 @@ def test_queues_and_hand_of_a_target_are_given():
 
 
 def test_too_few_light_tenants_tell_nothing():
-    few = document("shuffle", ["tenants.light.count=70"])
+    few = document("shuffle", ["tenants.light.count=70", "service.admission.queue=25"])
     found = judge_in_virtual_time(few, None, [ISOLATION]).of(ISOLATION)
     assert found.word is Word.INCONCLUSIVE
     assert "as many light tenants" in found.add
