@@ -104,18 +104,21 @@ def calls_of(arrivals: Sequence[Arrival], within_ns: int) -> list[Call]:
     paces = _paces(work)
     crowds = _crowds(groups, within_ns, paces)
     calls: list[list[Run]] = []
+    ends: list[Arrival] = []
     by: list[str] = []
     last: dict[tuple[str, ...], int] = {}
     for runs, how in groups:
         content = runs[0].first.content
         place = last.get(content)
         named = how == BY_CALL or (place is not None and by[place] == BY_CALL) or content in crowds
-        if place is not None and not named and _follows(calls[place], runs, within_ns, paces.get(content)):
+        if place is not None and not named and _follows(ends[place], runs, within_ns, paces.get(content)):
             calls[place] += runs
+            ends[place] = max(ends[place], _last(runs), key=lambda a: a.at_ns)
             by[place] = BY_CONTENT
         else:
             last[content] = len(calls)
             calls.append(list(runs))
+            ends.append(_last(runs))
             by.append(how)
     return [
         Call(tuple(runs), how, runs[0].first.content in crowds and how not in (BY_CALL, BY_KEY))
@@ -128,20 +131,20 @@ def _crowds(
 ) -> set[tuple[str, ...]]:
     """Contents of which some calls were under way side by side, and some began when another had failed: those may be
     its next attempts, or calls of their own."""
-    before: dict[tuple[str, ...], list[list[Run]]] = {}
+    before: dict[tuple[str, ...], list[Arrival]] = {}
     beside: set[tuple[str, ...]] = set()
     after: set[tuple[str, ...]] = set()
     until: dict[tuple[str, ...], int] = {}
     groups = [(runs, how) for runs, how in groups if how != BY_CALL]
     for runs, _ in groups:
-        content = runs[0].first.content
-        known = before.setdefault(content, [])
-        if runs[0].first.at_ns < until.get(content, -1):
+        content, at_ns = runs[0].first.content, runs[0].first.at_ns
+        if at_ns < until.get(content, -1):
             beside.add(content)
-        if content not in after and any(_follows(one, runs, within_ns, paces.get(content)) for one in known):
-            after.add(content)
         if content not in after:
-            known.append(runs)
+            awaited = [end for end in before.get(content, ()) if at_ns <= _awaited_until_ns(end, within_ns)]
+            if any(_follows(end, runs, within_ns, paces.get(content)) for end in awaited):
+                after.add(content)
+            before[content] = [*awaited, _last(runs)]
         until[content] = max(until.get(content, -1), *(_surely_over_ns(run.last) for run in runs))
     return (beside | _interleaved(attempt for runs, _ in groups for run in runs for attempt in run.attempts)) & after
 
@@ -246,13 +249,23 @@ def _alike(one_ns: int, other_ns: int) -> bool:
     return abs(one_ns - other_ns) <= max(max(one_ns, other_ns) / 10, 20_000_000)
 
 
-def _follows(call: list[Run], runs: list[Run], within_ns: int, pace_ns: int | None) -> bool:
-    last = max((run.last for run in call), key=lambda a: a.at_ns)
+def _last(runs: Iterable[Run]) -> Arrival:
+    return max((run.last for run in runs), key=lambda a: a.at_ns)
+
+
+def _follows(last: Arrival, runs: list[Run], within_ns: int, pace_ns: int | None) -> bool:
     first = runs[0].first
     if not _ended(last, first) or (pace_ns is not None and _alike(first.at_ns - last.at_ns, pace_ns)):
         return False
+    return first.at_ns <= _awaited_until_ns(last, within_ns)
+
+
+def _awaited_until_ns(last: Arrival, within_ns: int) -> int:
+    """When a further attempt is one of this call's no more; at once where it needs none."""
+    if not last.failed:
+        return -1
     stated = stated_waits_ns(last)
-    return first.at_ns - last.over_ns <= within_ns + (min(max(stated), 3600 * NS_PER_S) if stated else 0)
+    return last.over_ns + within_ns + (min(max(stated), 3600 * NS_PER_S) if stated else 0)
 
 
 def stated_waits_ns(answered: Arrival) -> list[int]:

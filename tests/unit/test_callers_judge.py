@@ -7,6 +7,7 @@ from random import Random
 import orjson
 import pytest
 
+from harness.callers import calls
 from harness.callers.calls import calls_of
 from harness.callers.judge import CHECKS, judge, known
 from harness.callers.layers import layers_of, rhythm
@@ -569,3 +570,13 @@ def test_the_table_tells_layers_and_keys():
     (row,) = rows_of(calls_of(arrivals.log().arrivals, 60 * 10**9))
     assert (row.calls, row.attempts, row.owners, row.inner, row.outer, row.keys) == (1, 9, 2, 3, 3, "none")
     assert layers_of(calls_of(arrivals.log().arrivals, 60 * 10**9)[0]).owners == 2
+
+
+@pytest.mark.parametrize("answer", ["served", "failed"])
+def test_a_call_is_held_against_those_that_may_still_be_tried_again_only(monkeypatch, answer):
+    asked = []
+    follows = calls._follows
+    monkeypatch.setattr(calls, "_follows", lambda *given: asked.append(given) or follows(*given))
+    made = Arrivals().each(range(1, 2001), answer=answer, status=200 if answer == "served" else 503)
+    calls_of(made.log().arrivals, Params().within)
+    assert len(asked) < 3 * 2000
