@@ -100,7 +100,7 @@ def attempts_bounded(seen: Seen) -> Verdict:
 
 
 def amplification(seen: Seen) -> Verdict:
-    calls, attempts, bound = len(seen.clear), sum(len(c.attempts) for c in seen.clear), seen.params.amplification
+    calls, attempts, bound = len(seen.clear), len(seen.attempts), seen.params.amplification
     if not calls:
         return rules.withheld(AMPLIFICATION, "no call arrived", "a caller that makes calls")
     ratio = attempts / calls
@@ -117,7 +117,7 @@ def amplification(seen: Seen) -> Verdict:
 def retry_budget(seen: Seen) -> Verdict:
     """Retries over calls, once there are enough calls for a share to mean something."""
     calls = len(seen.clear)
-    work = [arrival for call in seen.clear for arrival in call.attempts]
+    work = seen.attempts
     retries = len(work) - calls
     allowed = seen.params.retry_share * calls + seen.params.retry_free
     failing = sum(1 for arrival in work if arrival.failed)
@@ -135,7 +135,7 @@ def retry_budget(seen: Seen) -> Verdict:
 
 def non_retryable(seen: Seen) -> Verdict:
     """What cannot succeed is not tried again."""
-    answers = [arrival for call in seen.clear for arrival in call.attempts if arrival.final]
+    answers = [arrival for arrival in seen.attempts if arrival.final]
     breaches = [
         (after.id, f"after {before.status}{' ' + before.code if before.code else ''}")
         for _, before, after in seen.repeated

@@ -28,6 +28,11 @@ class Seen:
         return [call for call in self.calls if not call.crowded]
 
     @property
+    def attempts(self) -> list[Arrival]:
+        """All attempts of those."""
+        return [attempt for call in self.clear for attempt in call.attempts]
+
+    @property
     def repeated(self) -> list[tuple[Call, Arrival, Arrival]]:
         """Each attempt that was followed by another of the same call."""
         return [(call, before, after) for call in self.calls for before, after in call.pairs()]

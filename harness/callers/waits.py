@@ -30,8 +30,7 @@ UNCOMMON = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
 
 
 def retry_after_kept(seen: Seen) -> Verdict:
-    clear = [attempt for call in seen.clear for attempt in call.attempts]
-    stated = [(a, waits) for a in clear if (waits := stated_waits_ns(a))]
+    stated = [(a, waits) for a in seen.attempts if (waits := stated_waits_ns(a))]
     breaches, kept, came = [], 0, set()
     for call, before, after in seen.repeated:
         waits = stated_waits_ns(before)

@@ -26,7 +26,7 @@ IDEMPOTENT = "caller.idempotent"
 
 
 def idempotent(seen: Seen) -> Verdict:
-    unsure = [a for call in seen.clear for a in call.attempts if a.nature == "write" and a.unsure]
+    unsure = [a for a in seen.attempts if a.nature == "write" and a.unsure]
     bare: list[tuple[str, str]] = []
     fresh: list[tuple[str, str]] = []
     kept = 0
