@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from benchmarks.judge.cells import (
 from benchmarks.judge.record import Row
 from harness import trial
 from harness.checks.verdict import Verdict, Word
+from harness.cli.interrupting import begin_worker
 from harness.matrix import judge_in_virtual_time, numbered
 from stub_service.defects.registry import DEFECTS
 
@@ -32,23 +32,15 @@ MOST_SAID = 300
 
 
 def quiet_worker(begun: Any) -> None:
-    """For a process of the pool: Ctrl-C is its parent's to answer. begun: counts them; the first is as greedy as a live
-    trial beside it, and so is its burner, the others give way."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """For a process of the pool. begun: counts them; the first is as greedy as a live trial beside it, and so is its
+    burner, the others give way."""
+    begin_worker()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with begun.get_lock():
         begun.value += 1
         first = begun.value == 1
     if not first:
         os.nice(10)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """A parent that was killed tells nobody."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
 
 
 def verdicts_of(cell: Cell, reports: Path | None = None) -> list[Verdict]:

@@ -23,11 +23,11 @@ from typing import Any
 import orjson
 import pytest
 
+from benchmarks.judge.cells import asked_by, loaded
 from benchmarks.mutants.operators import PLACES, ROOT
-from harness import checks, matrix
+from harness import matrix
 from harness.checks.judge import ALWAYS, judge_all, judge_one
 from harness.ledger.reader import Trial, read_trial
-from harness.profile.loader import load
 from stub_service.defects.registry import DEFECTS
 
 TESTS = (
@@ -112,13 +112,12 @@ class Session:
         return not self._failed
 
     def _cell(self, job: matrix.Job) -> Cell:
-        document = load(job.path, checks=checks.PARAMETERS).document
-        asked = [str(next(iter(ref)) if isinstance(ref, dict) else ref) for ref in document["checks"]]
         defect = DEFECTS[job.defect] if job.defect is not None else None
         folder = self.work / "cells" / f"{job.path.stem}-{job.defect or 'healthy'}"
         folder.mkdir(parents=True, exist_ok=True)
-        trial = self._kept(folder, document, job.defect)
-        return Cell(job, trial, tuple(dict.fromkeys((*(defect.caught_by + defect.twin_of if defect else ()), *asked))))
+        trial = self._kept(folder, loaded(job.path.stem).document, job.defect)
+        must = (*defect.caught_by, *defect.twin_of) if defect else ()
+        return Cell(job, trial, tuple(dict.fromkeys((*must, *asked_by(job.path.stem)))))
 
     def _kept(
         self, folder: Path, document: Any, defect: Any = None, time_scale: float = 1.0, *doctor: Any, **kw: Any
