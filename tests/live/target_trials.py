@@ -34,11 +34,6 @@ def answer(status: int, body: bytes = b"{}", *headers: str) -> bytes:
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 
-def set_tokens(monkeypatch):
-    for name, token in TOKENS.items():
-        monkeypatch.setenv(f"SHOP_TOKEN_{name}", token)
-
-
 def target_document(url, **more):
     return {
         "name": "shop",

@@ -11,17 +11,11 @@ import pytest
 from tests.live.awkward import OK, always, serving
 from tests.live.target_trials import (
     TOKENS,
-    set_tokens,
     written,
 )
 from tests.unit.test_cli import overload as in_this_process
 
-pytestmark = pytest.mark.live
-
-
-@pytest.fixture(autouse=True)
-def _tokens(monkeypatch):
-    set_tokens(monkeypatch)
+pytestmark = [pytest.mark.live, pytest.mark.untimed, pytest.mark.usefixtures("shop_tokens")]
 
 
 LOG = "".join(

@@ -18,18 +18,12 @@ from tests.live.target_trials import (
     described,
     overload,
     run,
-    set_tokens,
     verdict,
     written,
 )
 from tests.unit.test_cli import overload as in_this_process
 
-pytestmark = pytest.mark.live
-
-
-@pytest.fixture(autouse=True)
-def _tokens(monkeypatch):
-    set_tokens(monkeypatch)
+pytestmark = [pytest.mark.live, pytest.mark.untimed, pytest.mark.usefixtures("shop_tokens")]
 
 
 RUNS = {

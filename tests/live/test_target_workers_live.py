@@ -19,15 +19,9 @@ from tests.live.target_trials import (
     described,
     held_up,
     outcomes,
-    set_tokens,
 )
 
-pytestmark = pytest.mark.live
-
-
-@pytest.fixture(autouse=True)
-def _tokens(monkeypatch):
-    set_tokens(monkeypatch)
+pytestmark = [pytest.mark.live, pytest.mark.untimed, pytest.mark.usefixtures("shop_tokens")]
 
 
 def by_workers(profile, target, folder, here=2):
