@@ -10,7 +10,7 @@
 A mutant is the code with one small thing wrong: `<` for `<=`, a condition negated, 6 for 5, a call left out
 (benchmarks/mutants/operators.py). It is killed by the first that notices: a unit or property test of checks and
 measures, or a cell of the kill matrix, as its profile is written, whose verdicts are no longer right. One that nothing
-kills is a rule that nothing holds, or of a kind that benchmarks/mutants/justified.toml names.
+kills is a rule that nothing holds, or of a kind that benchmarks/mutants/justified/ names.
 
 Made cheap: tests are collected once, a mutant lives in a fork of that process, only the tests that run its line are
 run, and each trial in virtual time is simulated once, kept, and judged again. Source: R. A. DeMillo, R. J. Lipton and

@@ -22,7 +22,8 @@ import orjson
 from benchmarks.mutants.operators import ROOT, Mutant
 
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.jsonl"
-JUSTIFIED = Path(__file__).with_name("justified.toml")
+JUSTIFIED = Path(__file__).with_name("justified")
+"""Files of entries; what an entry says: measure.toml."""
 _TRIALS = (
     "harness/ledger", "harness/simulate", "harness/workload", "harness/profile", "harness/matrix.py", "stub_service",
     "harness/measure", "harness/checks",
@@ -77,7 +78,7 @@ def of(mutant: Mutant, rows: Mapping[str, Row]) -> Row | None:
 
 @cache
 def _justified() -> list[dict[str, Any]]:
-    return tomllib.loads(JUSTIFIED.read_text()).get("mutant", []) if JUSTIFIED.exists() else []
+    return [entry for path in sorted(JUSTIFIED.glob("*.toml")) for entry in tomllib.loads(path.read_text())["mutant"]]
 
 
 def justified(mutant: Mutant) -> str:
