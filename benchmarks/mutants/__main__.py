@@ -126,13 +126,14 @@ class Run:
 
 
 def _cells(given: argparse.Namespace) -> list[str]:
-    """Those of the checks that the chosen modules hold: of helpers, of every check."""
+    """Those of the checks that the chosen modules hold: of helpers, of every check that the kill matrix puts to the
+    test."""
+    caught = list(dict.fromkeys(check for one in DEFECTS.values() for check in (*one.caught_by, *one.twin_of)))
     if given.cells:
-        return [] if given.cells == "none" else list(CHECKS) if given.cells == "all" else given.cells.split(",")
+        return [] if given.cells == "none" else caught if given.cells == "all" else given.cells.split(",")
     chosen = {name.replace("/", ".") for name in modules(tuple(given.only.split(",")))}
     own = [name for name, check in CHECKS.items() if check.judge.__module__ in chosen]
-    caught = {check for defect in DEFECTS.values() for check in (*defect.caught_by, *defect.twin_of)}
-    return [name for name in own if name in caught] if len(own) == len(chosen) else list(caught)
+    return [name for name in own if name in caught] if len(own) == len(chosen) else caught
 
 
 def _run(given: argparse.Namespace) -> int:
