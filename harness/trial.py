@@ -303,6 +303,9 @@ def _drive(
     except TrialBroken as error:
         # The record stays, says why, and is judged INVALID.
         done = {**done, "reason": f"broken: {error}"}
+    except KeyboardInterrupt:
+        done = {**done, "reason": "interrupted"}
+        raise
     finally:
         reason = service.masked(done["reason"]) if isinstance(service, Session) else done["reason"]
         end = manifests.end(manifest, reason, done["at_ns"], done["calls"], lag, leftovers, done.get("workers"))

@@ -1,6 +1,6 @@
 """What a process that is killed leaves behind: at every instant of a trial its folder is readable, and no half of a
 trial is taken for a whole one. SIGKILL leaves just what the files hold at that instant, so a copy of them is as good as
-a kill. benchmarks/kills.py kills real processes."""
+a kill. benchmarks/soak kills real processes."""
 
 from __future__ import annotations
 
@@ -96,3 +96,39 @@ def test_a_stub_that_is_killed_while_it_starts_leaves_an_invalid_trial_with_the_
     assert found.word is Word.INVALID
     assert found.trial.manifest["ended"]["reason"] == "broken: the stub was ended by signal 9"
     assert sorted(found.files) == ["html", "json"]
+
+
+class Interrupted:
+    """A live driver during one of whose steps Ctrl-C is pressed."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def __call__(self, folder, workers):
+        (folder / CALLS).touch()
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def ready(self, on_waiting):
+        self.press("ready")
+
+    def begin(self, epoch_ns):
+        self.press("begin")
+
+    def press(self, step):
+        if step == self.at:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("at", ["ready", "begin"])
+def test_ctrl_c_before_the_first_call_is_told_as_an_interruption_and_not_as_an_error(tmp_path, monkeypatch, at):
+    monkeypatch.setattr(trial, "LiveProcess", Interrupted(at))
+    with pytest.raises(KeyboardInterrupt):
+        trial._drive(small(), tmp_path, {"kind": "url", "url": "http://127.0.0.1:1"}, None, print)
+    left = trial.judge(tmp_path)
+    assert (left.word, left.interrupted) == (Word.INVALID, True)
