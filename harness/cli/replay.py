@@ -201,6 +201,10 @@ def command(
     choices = [_service_choice(policy, service) for policy in dict.fromkeys(policies)]
     if service["service_profile"] is not None and len(choices) > 1:
         raise BadInput("--service brings its own policy; leave --policy out")
+    where = "simulator" if simulate else targets.target_of(target)
+    ours = where in ("simulator", "stub")
+    if len(choices) > 1 and not ours:
+        raise BadInput("--policy: a target of its own keeps its policy; leave --policy out, or use --simulate")
     with tempfile.TemporaryDirectory(prefix="overload-schedule-") as temporary:
         folder = Path(temporary) / schedule.FOLDER
         with opened(reading.logs) as sources:
@@ -211,8 +215,7 @@ def command(
             for choice in choices
         ]
         if not as_json:
-            _show(prepared, [note for _, note in documents], runaway_replans, Console())
-        where = "simulator" if simulate else targets.target_of(target)
+            _show(prepared, [note for _, note in documents if ours], runaway_replans, Console())
         _announce([_loaded(made, name) for made, _ in documents], where, prepared, folder)
         if dry_run:
             return _dry(prepared, [made for made, _ in documents], as_json)

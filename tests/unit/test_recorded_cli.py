@@ -129,3 +129,12 @@ def test_a_log_that_is_not_there(run):
     code, _, err = run("none.log")
     assert code == 2
     assert "'none.log' does not exist" in err
+
+
+def test_a_target_of_its_own_has_no_service_that_could_be_chosen(run, log, monkeypatch):
+    monkeypatch.delenv("OVERLOAD_TARGET", raising=False)
+    target = ("--target", "http://127.0.0.1:9", "--dry-run")
+    code, out, _ = run(log, *READ, *target)
+    assert (code, "service   " in out, "nothing was sent" in out) == (0, False, True)
+    code, _, err = run(log, *READ, *target, "--policy", "shared_fifo", "--policy", "fair_queues")
+    assert (code, "a target of its own keeps its policy" in err) == (2, True)
