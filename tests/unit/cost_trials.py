@@ -109,6 +109,7 @@ def told(
     tenants: dict[str, Rows] = {name: [] for name in profile["tenants"]}
     for one in asked:
         tenants.setdefault(one.tenant, []).extend(one.calls)
+    folder.parent.mkdir(exist_ok=True)
     mine = written(folder, tenants, profile, "simulator")
     write_rows(folder, (row for one in asked for row in one.arrivals), ARRIVALS)
     write_rows(folder, ({"part": "capacity", **row} for one in asked for row in one.decisions), DECISIONS)
