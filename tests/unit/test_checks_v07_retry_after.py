@@ -313,3 +313,14 @@ def test_a_date_without_the_answers_own_is_not_judged_and_noted(trial):
     found = verdict(undated, CHECK)
     assert found.word is not Word.FAIL
     assert any("no Date of its own" in finding.note for finding in found.findings)
+
+
+@pytest.mark.parametrize(("kept", "word"), [(3, Word.PASS), (2, Word.INCONCLUSIVE)])
+def test_three_different_malformed_values_are_enough(trial, kept, word):
+    forms = {a["retry_after"] for a in read(trial, ARRIVALS) if a.get("retry_after")}
+    gone = {
+        a for raw in sorted(raw for raw in forms if form_of(raw) == "malformed")[kept:] for a in refused(trial, raw)
+    }
+    found = verdict(arrivals(trial, lambda a: None if (a["run"], a["step"]) in gone else a), CHECK)
+    assert found.word is word, found.sentence
+    assert ("more malformed values" in found.add) is (word is Word.INCONCLUSIVE)
