@@ -114,13 +114,13 @@ def test_the_stub_stood_still_if_it_did_so_for_most_of_a_time(tmp_path, stalled_
 
 def test_how_far_a_bucket_was_overdrawn_and_by_which_runs_the_last_first(tmp_path):
     uses = {"a": (1, 700), "b": (2, 250), "c": (3, 150), "d": (4, 100), "e": (50, 1)}
-    asked = [opened("north", run, at, used=[(at, tokens)]) for run, (at, tokens) in uses.items()]
+    asked = [opened("north", run, at, used=[(at, tokens), (51, 1)]) for run, (at, tokens) in uses.items()]
     asked.append(opened("south", "f", 4, used=[(4, 9000)]))
     frame = cost_frame(told(tmp_path / "trial", of(1000, south=[group()]), *asked))
     rule = overdrawn(frame, "north", 0.19)
     # full at 1 s; then 1 a second comes back: 300, 51, -98, -197
     assert rule.finding.measured == pytest.approx(0.197)
-    assert (rule.finding.word, rule.finding.samples, rule.witnesses) == (Word.FAIL, 5, ("d", "c", "b", "a"))
+    assert (rule.finding.word, rule.finding.samples, rule.witnesses) == (Word.FAIL, 10, ("d", "c", "b", "a"))
     assert overdrawn(frame, "north", 0.2).finding.word is Word.PASS
 
 
