@@ -58,13 +58,15 @@ def turned(at_ms: float, outcome: str, dependency: str = "billing") -> dict:
 def judged(
     check: str, folder: Path, arrivals: Rows, decisions: Rows, params: dict[str, Any], *, effects: Rows = (),
     calls: Rows = (), capacity: dict[str, Any] | None = None, faults: Rows = (),
-    stalled: Iterable[tuple[float, float]] = (), scale: float = 1.0,
+    stalled: Iterable[tuple[float, float]] = (), scale: float = 1.0, target: str = "url",
+    says: dict[str, Any] | None = None,
 ) -> Verdict:  # fmt: skip
-    """capacity: beside what CAPACITY says; {}: the profile says nothing of it. stalled: (from, to) in ms."""
+    """capacity: beside what CAPACITY says; {}: the profile says nothing of it. stalled: (from, to) in ms. says: what
+    else the profile says; its `capacity` is what ran if the target is `stub`."""
     profile: dict[str, Any] = {} if capacity == {} else {"capacity": CAPACITY | (capacity or {})}
     if faults:
         profile["faults"] = list(faults)
-    trial = written(folder / "trial", {"agents": list(calls)}, profile, time_scale=scale)
+    trial = written(folder / "trial", {"agents": list(calls)}, profile | (says or {}), target, time_scale=scale)
     for rows, name in ((arrivals, ARRIVALS), (decisions, DECISIONS), (effects, EFFECTS)):
         write_rows(trial.folder, rows, name)
     write_rows(trial.folder, [{"from_ns": ns(begin), "to_ns": ns(end)} for begin, end in stalled], STALLS)
