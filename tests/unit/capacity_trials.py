@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -16,9 +16,10 @@ from typing import Any
 from harness.checks.judge import judge_one
 from harness.checks.verdict import Verdict
 from harness.ledger.reader import ARRIVALS, CALLS, DECISIONS, Trial, read_trial
+from harness.ledger.stalls import STALLS
 from harness.matrix import trial_in_virtual_time
 from harness.profile.loader import load
-from tests.unit.ledgers import Rows, manifest_edited, rows_of, write_rows
+from tests.unit.ledgers import Rows, manifest_edited, rows_of, write_rows, written
 
 PROFILES = Path(__file__).resolve().parents[2] / "profiles" / "verification"
 Edit = Callable[[Rows], Rows | None]
@@ -50,6 +51,20 @@ def trial(profile: str, into: Path, **edits: Edit | None) -> Trial:
         rows = rows_of(folder, name)
         made = edit(rows)
         write_rows(folder, rows if made is None else made, name)
+    return read_trial(folder)
+
+
+def by_hand(
+    folder: Path, decisions: Rows, arrivals: Rows, profile: dict[str, Any] | None = None,
+    spans: Iterable[tuple[int, int]] = (), calls: Rows | None = None,
+) -> Trial:  # fmt: skip
+    """A trial of the bundled service that has these rows and no others. spans: (from_ns, to_ns) when the stub stood
+    still."""
+    given = {"tenants": {"agents": {"rate": "1/s"}}, "phases": {}, "ordinary": [], **(profile or {})}
+    written(folder, {"agents": calls or []}, profile=given, target="simulator")
+    write_rows(folder, [{"part": "capacity", **row} for row in decisions], DECISIONS)
+    write_rows(folder, arrivals, ARRIVALS)
+    write_rows(folder, [{"from_ns": begin, "to_ns": end} for begin, end in spans], STALLS)
     return read_trial(folder)
 
 

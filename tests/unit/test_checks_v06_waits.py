@@ -8,9 +8,7 @@ from harness.checks.judge import judge_one
 from harness.checks.step_rows import frame_of
 from harness.checks.v06_expiry import NAME, late_starts, waited_past_deadline
 from harness.checks.verdict import Word
-from harness.ledger.reader import ARRIVALS, DECISIONS, read_trial
-from harness.ledger.stalls import STALLS
-from tests.unit.ledgers import write_rows, written
+from tests.unit.capacity_trials import by_hand
 
 MS = 1_000_000
 DEADLINE_MS = 1000
@@ -37,14 +35,11 @@ def arrival(at_ms, run="r1", **more):
 
 
 def trial(folder, decisions, arrivals=(), spans=(), runs=()):
-    """spans: in ms, when the stub stood still."""
-    groups = {"agents": {"runs": [{"name": "any", "rate": "1/s", "batches": [[{"dependency": "billing"}]]} | group
-                                  for group in runs]}} if runs else {"agents": {"rate": "1/s"}}  # fmt: skip
-    written(folder, {"agents": []}, profile={"tenants": groups, "phases": {}, "ordinary": []})
-    write_rows(folder, [{"part": "capacity", **row} for row in decisions], DECISIONS)
-    write_rows(folder, arrivals, ARRIVALS)
-    write_rows(folder, [{"from_ns": begin * MS, "to_ns": end * MS} for begin, end in spans], STALLS)
-    return read_trial(folder)
+    """spans: in ms, when the stub stood still. runs: groups of the profile, each with a batch."""
+    groups = [{"name": "any", "rate": "1/s", "batches": [[{"dependency": "billing"}]], **group} for group in runs]
+    profile = {"tenants": {"agents": {"runs": groups}}} if groups else None
+    still = [(begin * MS, end * MS) for begin, end in spans]
+    return by_hand(folder, decisions, list(arrivals), profile, still)
 
 
 def found(folder, *rows, params=ANY, **more):
