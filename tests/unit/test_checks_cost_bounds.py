@@ -27,7 +27,7 @@ def spends_and_is_refused():
     return [
         opened("north", "a", 1, used=[(2, 950)], closed=2),
         turned_away("north", 3, call="0.30"),
-        turned_away("north", 4, "sessions", call="0.31"),
+        turned_away("north", 7, "sessions", call="0.31"),
         opened("north", "b", 6, used=[(6.5, 150)], closed=7),
         turned_away("north", 6, call="0.32"),
         opened("north", "c", 8, used=[(8, 300)], closed=8),
@@ -337,5 +337,5 @@ def test_more_sessions_than_there_are_fail(tmp_path):
 
 @pytest.mark.parametrize("cost", [None, {}, {"pools": {"memory": 1}}])
 def test_without_sessions_no_size_is_kept_apart(tmp_path, cost):
-    verdict = on_sizes(tmp_path, person(3, 0), cost=cost)
-    assert (verdict.word, "sessions" in verdict.add) == (Word.INCONCLUSIVE, True)
+    verdict = on_sizes(tmp_path, person(3, 0, closed=4), cost=cost)
+    assert (verdict.word, verdict.add) == (Word.INCONCLUSIVE, "`capacity.cost.pools.sessions`, and `queues`")

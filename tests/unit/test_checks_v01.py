@@ -112,7 +112,7 @@ def test_how_a_run_with_sub_agents_ends_is_not_judged_by_what_they_were_refused(
     assert judge(tmp_path, decisions=done).word is Word.PASS
 
 
-@pytest.mark.parametrize(("reason", "broken"), [("attempts", {"begun in part"}), ("fan_out", set())])
+@pytest.mark.parametrize(("reason", "broken"), [("attempts", {"begun in part"}), ("fan_out", set()), ("tokens", set())])
 def test_a_call_that_its_begun_batch_was_refused_fails_unless_the_tree_had_no_room(tmp_path, reason, broken):
     """The decisions say how the third call ended, so that nothing is missing of the batch: it was only not started."""
     run = runs_of("v01", "dribble")[0]
