@@ -17,7 +17,7 @@ def batch(*repeats):
     return [{"dependency": "billing", "repeat": repeat} for repeat in repeats]
 
 
-def group(name="plan", batches=(batch(3),), attempts=20, budgets=None, **more):
+def group(name="plan", batches=(), attempts=20, budgets=None, **more):
     envelope = {"attempts": attempts, **({"budgets": budgets} if budgets is not None else {})}
     return {"name": name, "at": "0s", "batches": list(batches), "envelope": envelope, **more}
 
