@@ -213,6 +213,7 @@ class LiveService:
 
     def _left_queue(self, accepted: Accepted, ended: bool = True) -> None:
         accepted.figures.waiting -= 1
+        accepted.ticket.ref = None  # no cycle stays: full collections are rare
         if accepted.deadline is not None:
             self._timers.cancel(accepted.deadline)
             accepted.deadline = None

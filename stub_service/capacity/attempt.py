@@ -5,13 +5,14 @@ Never decides what follows from an answer: that is the flow's (steps.py) and the
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop
+from asyncio import get_running_loop
 from collections.abc import Callable
 
 from stub_service.capacity.bulkhead import Grant
 from stub_service.capacity.ports import CallDependency, DependencyAnswer, DependencyCall
 from stub_service.capacity.retry import OWNER
 from stub_service.capacity.runs import EXPIRED, LiveStep
+from stub_service.capacity.signals import signal_of
 
 LAYER = "controller"
 """Who sends the attempts."""
@@ -59,20 +60,8 @@ def failure_reason(answer: DependencyAnswer) -> str:
 
 async def pause(live: LiveStep, until_ns: int, now_ns: Callable[[], int]) -> str:
     """Waits for `live.wake(signal)`; `expired` when until_ns has come, never before."""
-    loop = get_running_loop()
-    future: Future[str] = loop.create_future()
-    live.future = future
-
-    def due() -> None:
-        left_ns = until_ns - now_ns()
-        if left_ns <= 0:
-            live.wake(EXPIRED)
-        elif not future.done():  # the loop rounds: never early
-            timers[0] = loop.call_later(left_ns / 1e9, due)
-
-    timers = [loop.call_later(max(0, until_ns - now_ns()) / 1e9, due)]
+    live.future = get_running_loop().create_future()
     try:
-        return await future
+        return await signal_of(live.future, until_ns, now_ns, EXPIRED)
     finally:
-        timers[0].cancel()
         live.future = None

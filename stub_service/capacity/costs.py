@@ -26,7 +26,8 @@ from stub_service.capacity.forecast import Forecasts, Hints
 from stub_service.capacity.ports import RunWish
 from stub_service.capacity.records import CostDecision
 from stub_service.capacity.runs import BUDGET_EXHAUSTED, EXPIRED, OPEN, THROTTLED, Run
-from stub_service.capacity.sessions import GRANTED, TOO_LATE, Pool, Sessions, Waiter
+from stub_service.capacity.sessions import GRANTED, TOO_LATE, Pool, Sessions
+from stub_service.capacity.signals import signal_of
 
 RETRY_POOL_NS = 1_000_000_000
 """What is told to a request that found a pool empty: nobody knows when a run will end."""
@@ -313,7 +314,7 @@ class SessionClaim:
             return Denied(THROTTLED, SESSIONS, RETRY_POOL_NS)
         costs.tell(account, QUEUED, SESSIONS)
         try:
-            told = await granted(waiter, account.deadline_ns, costs.now_ns)
+            told = await signal_of(waiter.future, account.deadline_ns, costs.now_ns, TOO_LATE)
         except BaseException:
             costs.sessions.leave(waiter)
             raise
@@ -363,23 +364,3 @@ class CountClaim:
 
     def give_back(self) -> None:
         self.pool.give_back(self.count)
-
-
-async def granted(waiter: Waiter, deadline_ns: int, now_ns: Callable[[], int]) -> str:
-    """Waits for the session; `too_late` when the deadline has come, never before."""
-    loop = get_running_loop()
-
-    def due() -> None:
-        left_ns = deadline_ns - now_ns()
-        if waiter.future.done():
-            return
-        if left_ns <= 0:
-            waiter.future.set_result(TOO_LATE)
-        else:  # the loop rounds: never early
-            timers[0] = loop.call_later(left_ns / 1e9, due)
-
-    timers = [loop.call_later(max(0, deadline_ns - now_ns()) / 1e9, due)]
-    try:
-        return await waiter.future
-    finally:
-        timers[0].cancel()
