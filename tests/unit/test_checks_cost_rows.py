@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.checks import cost_bucket_per_tenant, cost_reconciled
 from harness.checks.cost_rows import cost_frame, overdrawn, refusals_by_pool, refused_with_enough, stood_still
 from harness.checks.verdict import Word
-from tests.unit.cost_trials import Asked, S, document, group, opened, said, told, turned_away
+from tests.unit.cost_trials import Asked, S, document, found, group, opened, said, told, turned_away
 
 CHAT = document({"each": {"rate": "1/s", "burst": 10_000}}, {"north": [group()], "south": [group()]})
 
@@ -185,3 +186,19 @@ def test_a_tenant_without_a_bucket_hides_no_other(tmp_path):
     profile = document({"tenants": {"south": {"rate": "1/s", "burst": 1000}}}, {"north": [group()], "south": [group()]})
     asked = [turned_away("north", 1), turned_away("south", 2)]
     assert breaches(tmp_path, profile, *asked) == (1, 1)
+
+
+@pytest.mark.parametrize("check", [cost_bucket_per_tenant, cost_reconciled])
+@pytest.mark.parametrize(("tokens", "word"), [(13_000, Word.PASS), (13_100, Word.FAIL)])
+def test_unless_told_a_bucket_is_overdrawn_by_at_most_three_tenths_of_its_burst(tmp_path, check, tokens, word):
+    mine = said(opened("north", "a", 1, used=[(1, tokens)]), "admitted", 1)
+    verdict = check.judge(told(tmp_path / "trial", CHAT, mine), check.Params())
+    assert found(verdict, "used beyond its bucket").word is word
+
+
+@pytest.mark.parametrize("check", [cost_bucket_per_tenant, cost_reconciled])
+@pytest.mark.parametrize(("left", "word"), [(399, Word.PASS), (400, Word.FAIL)])
+def test_unless_told_a_bucket_that_holds_four_times_what_a_run_uses_holds_enough(tmp_path, check, left, word):
+    mine = said(opened("north", "a", 1, used=[(1, 10_000 - left)], closed=1), "admitted", 1)
+    verdict = check.judge(told(tmp_path / "trial", CHAT, mine, turned_away("north", 1)), check.Params())
+    assert found(verdict, "were refused though their own bucket held enough").word is word
