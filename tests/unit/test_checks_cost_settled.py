@@ -90,6 +90,12 @@ def test_without_a_lease_a_run_whose_agent_vanished_is_settled_after_its_deadlin
     assert found(verdict, NEVER).samples == seen
 
 
+def test_a_run_of_which_nobody_says_how_long_it_may_last_cannot_be_late(tmp_path):
+    """Neither a lease, nor a deadline, nor an end; nor a word of the layer that it was opened."""
+    verdict = on(tmp_path, run("a", 1, closed=0, settled=[19]), cost={"tenants": NORTH["tenants"]})
+    assert found(verdict, NEVER).samples == 0
+
+
 def test_what_is_said_of_a_late_settlement_and_of_one_that_is_missing(tmp_path):
     verdict = on(tmp_path, run("a", 1, settled=[5.5]), run("b", 1, closed=0, settled=[]), run("c", 1, settled=[]))
     assert "first a: 3500 ms after it was closed" in verdict.sentence
