@@ -23,6 +23,24 @@ from tests.unit.ledgers import Rows, manifest_edited, rows_of, write_rows, writt
 
 PROFILES = Path(__file__).resolve().parents[2] / "profiles" / "verification"
 Edit = Callable[[Rows], Rows | None]
+ONE_DEPENDENCY: dict[str, Any] = {
+    "ceiling": 10,
+    "dependencies": {
+        "billing": {
+            "workers": 4,
+            "service_time": "30ms",
+            "reads": {"limit": 4, "timeout": "1s"},
+            "writes": {"limit": 4, "timeout": "2s"},
+            "circuit": {
+                "window": "500ms", "min_calls": 10, "failure_share": 0.5, "slow": "150ms", "slow_share": 0.4,
+                "open_for": "300ms", "probes": 2, "close_after": 3, "lease": "800ms",
+            },
+        },
+    },
+    "retry": {"base": "100ms", "most": "400ms"},
+    "recovery": {"from_rate": "4/s", "to_rate": "20/s", "ramp": "200ms"},
+}  # fmt: skip
+"""`capacity:` of a profile, whose figures are told apart."""
 
 
 @cache

@@ -21,18 +21,14 @@ from harness.ledger.evidence import Evidence
 from harness.ledger.stalls import stalls
 from harness.profile.capacity import Circuit
 from harness.profile.model import Profile
+from tests.unit.capacity_trials import ONE_DEPENDENCY
 
 MS = 1_000_000
-RULE = {"window": "500ms", "min_calls": 10, "failure_share": 0.5, "slow": "150ms", "slow_share": 0.4,
-        "open_for": "300ms", "probes": 2, "close_after": 3, "lease": "800ms"}  # fmt: skip
-DEPENDENCY = {"workers": 4, "service_time": "30ms", "circuit": RULE,
-              "reads": {"limit": 4, "timeout": "1s"}, "writes": {"limit": 4, "timeout": "2s"}}  # fmt: skip
 PROFILE = {
     "name": "one", "duration": "5s", "checks": ["v08.circuit"], "tenants": {"agents": {"rate": "1/s"}},
-    "capacity": {"ceiling": 10, "dependencies": {"billing": DEPENDENCY}, "retry": {"base": "100ms", "most": "400ms"},
-                 "recovery": {"from_rate": "4/s", "to_rate": "20/s", "ramp": "200ms"}},
+    "capacity": ONE_DEPENDENCY,
 }  # fmt: skip
-rule = Circuit.model_validate(RULE)
+rule = Circuit.model_validate(ONE_DEPENDENCY["dependencies"]["billing"]["circuit"])
 
 
 def still(spans):

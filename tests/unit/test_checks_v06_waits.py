@@ -179,9 +179,15 @@ def test_of_several_runs_that_keep_something_the_first_by_name_is_told(tmp_path)
     )
 
 
-def test_what_a_run_keeps_that_lost_nothing_in_the_queue_is_not_this_rules(tmp_path):
-    run = [opened(remaining_attempts=10), step("queued", 1), step("throttled", 500, remaining_attempts=5)]
+@pytest.mark.parametrize("end_ms", [500, 1000])
+def test_what_a_run_keeps_whose_work_did_not_expire_is_not_this_rules(tmp_path, end_ms):
+    run = [opened(remaining_attempts=10), step("queued", 1), step("throttled", end_ms, remaining_attempts=5)]
     assert found(tmp_path, run)[KEPT] == (0, 0)
+
+
+def test_a_run_that_was_not_told_what_it_has_keeps_nothing(tmp_path):
+    told = [step("queued", 1, remaining_attempts=9), step("expired", 1000, remaining_attempts=5)]
+    assert found(tmp_path, [opened(), *told])[KEPT] == (0, 0)
 
 
 # --- what a run was promised
