@@ -12,59 +12,19 @@ from harness.ledger.stalls import stalls
 from harness.profile.base import TrafficClass
 from harness.profile.capacity import RunGroup
 from harness.workload import runs as workload
-from tests.unit.cost_trials import Asked, S, document, group, told
-from tests.unit.ledgers import edited, manifest_edited
-
-MS = S // 1000
-KINDS = {"reads": {"limit": 2, "queue": 50, "timeout": "1s"}, "writes": {"limit": 3, "queue": 50, "timeout": "400ms"}}
-BESIDE = {
-    "workers": 60, "service_time": "20ms", **KINDS,
-    "circuit": {"window": "1s", "min_calls": 100000, "slow": "1s", "open_for": "1s", "lease": "1s"},
-}  # fmt: skip
-ADAPTIVE = {**BESIDE, "adaptive": {"lowest": 1, "highest": 5, "slow": "1s", "window": "1s"}}
-ONE = {"north": [group()]}
-CALLS_ONLY = {
-    "name": "plain", "duration": "20s", "phases": {}, "ordinary": [], "tenants": {"north": {"rate": "1/s"}},
-    "service": {"workers": 1, "service_time": "10ms", "admission": {"policy": "shared_fifo", "queue": 10}},
-}  # fmt: skip
+from tests.unit.capacity_rows import CALLS_ONLY, MS, asked, profile, said, seen, trial
+from tests.unit.cost_trials import S, group
+from tests.unit.ledgers import edited
 
 
-def profile(tenants=ONE, **capacity):
-    return document(None, tenants, **{"dependencies": {"model": BESIDE, "moving": ADAPTIVE}, "ceiling": 4, **capacity})
-
-
-def frame(tmp_path, *, calls=(), arrivals=(), decisions=(), document=None, target="simulator") -> Frame:
-    """target: `url` for one of its own, which ignores the profile's capacity."""
-    asked = Asked("north", list(calls), list(arrivals), list(decisions))
-    mine = told(tmp_path / "trial", document or profile(), asked)
-    if target != "simulator":
-        mine = manifest_edited(mine, lambda manifest: manifest["target"].update(kind=target))
-    return frame_of(mine)
+def frame(tmp_path, **rows) -> Frame:
+    return frame_of(trial(tmp_path, **rows))
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     """Nothing happens in it."""
     return frame(tmp_path_factory.mktemp("plain"))
-
-
-def asked(call, action="open", run_id=None, **more):
-    """A row of a caller."""
-    row = {"call": call, "due_ns": 0, "action": action, "outcome": "served", **more}
-    return {**row, "run_id": run_id} if run_id else row
-
-
-def seen(begin, end, dependency="model", operation="read", run="r", step="b0.0", **more):
-    """An arrival; instants in milliseconds."""
-    return {
-        "t_ns": begin * MS, "ended_ns": end * MS, "dependency": dependency, "operation": operation, "run": run,
-        "step": step, "status": 200, **more,
-    }  # fmt: skip
-
-
-def said(at, kind, outcome, run="r", **more):
-    """A decision; its instant in milliseconds."""
-    return {"t_ns": at * MS, "kind": kind, "outcome": outcome, "run": run, **more}
 
 
 def test_each_class_of_traffic_is_in_the_foreground_or_in_the_background():
