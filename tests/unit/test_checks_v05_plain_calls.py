@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.checks.judge import judge_one
+from harness.checks.v05_plain_calls import PlainCall, plain_calls_of
 from harness.checks.v05_retry_owner import NAME
 from harness.checks.verdict import Word
 from harness.ledger.reader import ARRIVALS, read_trial
@@ -123,3 +124,83 @@ def test_arrivals_of_others_are_left_out(tmp_path):
     rows = failing(lambda call, status: arrivals_of(call, [status]))
     rows += arrivals_of("r7", [503, 503]) + arrivals_of("0.999", [503, 503])
     assert judged(tmp_path, rows).word is Word.PASS
+
+
+# --- what one call made arrive
+
+
+@pytest.mark.parametrize(
+    ("statuses", "numbers", "hidden", "failed"),
+    [
+        ([503], [1], 0, 1), ([503, 200], [1, 1], 1, 1), ([503, 503, 200], [1, 1, 1], 2, 2), ([200, 200], [1, 1], 0, 0),
+        ([503, 503, 200], [1, 2, 3], 0, 2), ([503, 503, 200], [1, 2, 1], 1, 2), ([503, 200, 200], [1, 1, 2], 1, 1),
+        ([200, 503, 200], [1, 1, 1], 1, 1),
+        ([400, 200], [1, 1], 1, 0), ([0, 408, 425, 429], [1, 2, 3, 4], 0, 4), ([None, 200], [1, 1], 1, 0),
+    ],
+)  # fmt: skip
+def test_an_arrival_after_a_failure_under_its_own_number_was_not_sent_by_the_caller(statuses, numbers, hidden, failed):
+    call = PlainCall("0.1", "customer read", 1, arrivals_of("0.1", statuses, numbers))
+    assert (call.hidden, len(call.failed)) == (hidden, failed)
+
+
+OURS = {"run": "0.1", "step": "call"}
+
+
+@pytest.mark.parametrize(
+    ("row", "joined"),
+    [
+        ({}, True), ({"run": "0.0"}, True), ({"run": "0.59"}, True), ({"run": "0.60"}, False), ({"run": None}, False),
+        ({"run": "1.0"}, False), ({"run": "0.1 "}, False), ({"step": "b0.0"}, False), ({"readback": True}, False),
+        ({"operation": "readback"}, False),
+    ],
+)  # fmt: skip
+def test_only_what_the_callers_own_calls_made_arrive_is_theirs(tmp_path, row, joined):
+    made = [{"due_ns": i * MS, "outcome": "served", "status": 200} for i in range(60)]
+    trial = written(tmp_path, {"A": made}, target="file")
+    write_rows(tmp_path, [arrivals_of("0.1", [200])[0] | OURS | row, *arrivals_of("0.7", [200])], ARRIVALS)
+    found = plain_calls_of(trial)
+    assert len(found) == 1 + joined
+    assert (found[-1].id, found[-1].where, found[-1].sent) == ("0.7", "customer read", 1)
+
+
+def test_calls_are_told_apart_by_where_they_arrive_and_counted_by_what_was_sent(tmp_path):
+    """0.0: three attempts, of which the last was never sent."""
+    first = {"due_ns": 0, "outcome": "failed", "status": 503, "call": "0.0", "run": 0}
+    rows = [first | {"retried": True}, first | {"retried": True, "attempt": 2, "again_ns": MS}]
+    trial = written(tmp_path, {"A": [*rows, first | {"attempt": 3, "again_ns": 2 * MS, "sent_ns": -1}]}, target="file")
+    made = [*arrivals_of("0.0", [503, 503], [1, 2]), *arrivals_of("0.0", [503], operation="write")]
+    write_rows(tmp_path, [*made, *arrivals_of("0.0", [503], dependency="billing")], ARRIVALS)
+    told = {call.where: (len(call.arrivals), call.sent) for call in plain_calls_of(trial)}
+    assert told == {"customer read": (2, 2), "customer write": (1, 2), "billing read": (1, 2)}
+
+
+@pytest.mark.parametrize(("least", "words"), [(15, None), (16, "only 15 of the 16 attempts needed")])
+def test_as_many_failures_of_each_kind_as_are_asked_for_are_enough(tmp_path, least, words):
+    rows = failing(lambda call, status: arrivals_of(call, [status]))
+    verdict = judged(tmp_path, rows, params={"steps": least})
+    assert verdict.word is (Word.INCONCLUSIVE if words else Word.PASS)
+    assert (words or "") in verdict.sentence
+
+
+def test_each_place_is_judged_by_itself_and_of_its_calls_the_worst_is_told(tmp_path):
+    rows = [*arrivals_of("0.1", [503, 0, 200], via="1.1 edge"), *arrivals_of("0.2", [503] * 4, via="1.1 mesh")]
+    rows += [*arrivals_of("0.3", [503]), *arrivals_of("0.4", [200, 200]), *arrivals_of("0.5", [0], operation="write")]
+    rows += arrivals_of("0.6", [503, 200], operation="delete")
+    verdict = judged(tmp_path, rows)
+    assert [(f.subject, f.measured, f.samples) for f in verdict.findings if f.unit == "calls"] == [
+        ("customer delete", 1, 1), ("customer read", 2, 3), ("customer write", 0, 1),
+    ]  # fmt: skip
+    assert verdict.witnesses == ("0.6", "0.2", "0.1")
+    assert (
+        "2 of 3 failed calls came to customer read again without their caller: a layer between the caller and the "
+        "dependency (target shop), which calls itself '1.1 edge' and '1.1 mesh' retries, too (call 0.2: 1 attempt by "
+        "the caller, 4 arrivals, 4 status 503)"
+    ) in verdict.sentence
+    counted = {f.quantity: f.measured for f in verdict.findings if f.unit == "attempts"}
+    assert counted == {"that got no answer": 2, "that failed with an answer": 7}
+
+
+def test_what_a_layer_says_of_itself_is_cut_short(tmp_path):
+    rows = [row for i in range(5) for row in arrivals_of(f"0.{i}", [503, 200], via=f"{i}" * 200)]
+    said = judged(tmp_path, rows).sentence
+    assert f"calls itself '{'0' * 100}' and '{'1' * 100}' and '{'2' * 100}' retries, too" in said
