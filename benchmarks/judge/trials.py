@@ -23,6 +23,7 @@ from benchmarks.judge.cells import (
 )  # fmt: skip
 from benchmarks.judge.record import Row
 from harness import trial
+from harness.checks.judge import judge_all
 from harness.checks.verdict import Verdict, Word
 from harness.cli.interrupting import begin_worker
 from harness.matrix import judge_in_virtual_time, numbered
@@ -49,7 +50,8 @@ def verdicts_of(cell: Cell, reports: Path | None = None) -> list[Verdict]:
         with tempfile.TemporaryDirectory() as kept:
             folder = trial.new_folder(reports or Path(kept), cell.profile)
             defect = None if cell.laid == "-" else cell.laid
-            return trial.run(loaded(cell.profile), folder, trial.STUB, defect).verdicts
+            judged = trial.run(loaded(cell.profile), folder, trial.STUB, defect)
+            return judge_all(judged.trial, wanted(cell))
     document, defect_ = numbered(document_of(cell), cell.number), laid_over(cell)
     name = None
     if defect_ is not None:

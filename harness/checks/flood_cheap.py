@@ -90,7 +90,8 @@ def _told(costs: CostFrame, flood: str) -> Rule:
         for one in mine
         if not one.served and one.request.run is None and one.request.outcome not in (*REFUSED, "expired")
     ]
-    return never("requests", "of the flood were neither served nor refused", wrong, len(mine), 1, "", "requests")
+    add = "a quieter machine, or requests of the flood during which the service does not stand still"
+    return never("requests", "of the flood were neither served nor refused", wrong, len(mine), 1, add, "requests")
 
 
 CHECKS[NAME] = Check(

@@ -108,7 +108,8 @@ def _told(costs: CostFrame, floods: list[Request]) -> Rule:
     every = [call for r in floods for call in _opens(costs, r, SERVED, *REFUSED)]
     asked = sum(agents_of(r.group) for r in floods if r.run is not None)
     wrong: list[Breach] = [("", f"{len(every)} of {asked} were answered so")] if len(every) < asked else []
-    return never("sub-agents", "were neither opened nor refused in typed words", wrong, asked, 1, "", "sub-agents")
+    add = "a quieter machine, or a request with hundreds of sub-agents during which the service does not stand still"
+    return never("sub-agents", "were neither opened nor refused in typed words", wrong, asked, 1, add, "sub-agents")
 
 
 CHECKS[NAME] = Check(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 import harness.workload.defects  # noqa: F401  registers those of callers
-from benchmarks.judge import cells, record, table
+from benchmarks.judge import cells, record, table, trials
 from benchmarks.judge.burner import Burner
 from benchmarks.judge.campaign import Campaign
 from benchmarks.judge.cells import DEFECT, DILUTED, HEALTHY, LENGTH, LOSSY, Cell
@@ -87,6 +88,16 @@ def test_a_cell_is_asked_for_by_part_check_family_profile_and_defect():
 def test_every_check_that_has_defects_is_tried_live_once():
     live = [cell for cell in cells.live_cells({cells.LIVE_DEFECT: 1}) if cell.part == cells.LIVE_DEFECT]
     assert {cells.own_check(cell) for cell in live} == {one.caught_by[0] for one in DEFECTS.values() if one.caught_by}
+
+
+def test_a_live_trial_is_judged_by_what_its_defect_must_fail_though_the_profile_does_not_ask(monkeypatch):
+    asked = []
+    monkeypatch.setattr(trials.trial, "run", lambda *given: SimpleNamespace(trial=None))
+    monkeypatch.setattr(trials, "judge_all", lambda trial, only: asked.append(only) or [])
+    for cell in cells.live_cells({cells.LIVE_DEFECT: 1}):
+        trials.verdicts_of(cell)
+        assert {*cells.must_see(cell), cells.own_check(cell)} <= {*asked[-1]}, cell
+    assert len(asked) > 30
 
 
 def test_every_twin_is_tried_and_every_check_that_a_defect_must_fail_is_asked():
