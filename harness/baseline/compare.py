@@ -23,6 +23,7 @@ from harness.errors import BadInput
 from harness.measure.alone import difference, stretched
 from harness.measure.intervals import Interval, lossless_needs, newcombe, z_of
 from harness.measure.quantiles import may_gate
+from harness.report.text import quantity as figure
 
 FALSE_ALARMS = 0.01
 """Of a comparison of two equal services, over all its questions together."""
@@ -30,6 +31,7 @@ FALSE_ALARMS = 0.01
 LEAST_CALLS, FEWEST_CALLS, PLAIN = 50, 10, 0.9999
 """For a mean wait; from how many calls, and at which confidence, a tenant too small to pass is worse by its losses."""
 
+PHASES = ("calm", "burst", "recovery")
 POOLED = "all ordinary tenants"
 _QUANTILES = {"wait_p50_ms": 0.5, "wait_p95_ms": 0.95}
 _MORE_IS_BETTER = frozenset(("served",))
@@ -189,21 +191,31 @@ def environments_differ(base: Baseline, new: Baseline, pairs: Mapping[str, tuple
     pair = {key: (base.environment.get(key, "not recorded"), new.environment.get(key, "not recorded")) for key in keys}
     told = [f"  {key}: {one} and {two}" for key, (one, two) in pair.items() if one != two]
     served = [name for name, (one, two) in pairs.items() if one.served_by != two.served_by]
-    if served:
-        told.append(f"  what serves differs (service or capacity of the profile): {', '.join(served[:10])}")
-    return told
+    told += [f"  {name}: what serves differs ({served_differs(*pairs[name])} of the profile)" for name in served[:10]]
+    return [*told, f"  and {len(served) - 10} situations more"] if len(served) > 10 else told
+
+
+def served_differs(one: Situation, two: Situation) -> str:
+    """Which parts of the profile that say what serves are not the same."""
+    keys = sorted(one.served_by.keys() | two.served_by.keys())
+    return ", ".join(key for key in keys if one.served_by.get(key) != two.served_by.get(key))
 
 
 def _situation(name: str, base: Situation, new: Situation, margins: Margins) -> Iterator[Row]:
     bounds = _bounds(base, new, margins)
-    for subject, tenant in base.tenants.items():
+    for subject, tenant in sorted(base.tenants.items()):
         other = new.tenants.get(subject)
-        for phase, window in tenant.phases.items():
+        for phase, window in _in_time(tenant.phases):
             if other is not None and phase in other.phases:
                 yield from _window(name, subject, phase, window, other.phases[phase], bounds, tenant.ordinary)
-    for phase, window in base.pooled.items():
+    for phase, window in _in_time(base.pooled):
         if phase in new.pooled:
             yield from _window(name, POOLED, phase, window, new.pooled[phase], bounds, True)
+
+
+def _in_time(windows: Mapping[str, Window]) -> list[tuple[str, Window]]:
+    """By when a phase is, however the side was given: the keys of a file are sorted, those of a trial are not."""
+    return sorted(windows.items(), key=lambda item: (PHASES.index(item[0]) if item[0] in PHASES else -1, item[0]))
 
 
 def _bounds(base: Situation, new: Situation, margins: Margins) -> dict[str, float | None]:
@@ -291,7 +303,7 @@ def _strict(row: Row, strict: float) -> Row:
 
 
 def _checks(situation: str, base: Mapping[str, CheckFigures], new: Mapping[str, CheckFigures]) -> Iterator[CheckRow]:
-    for name in [*base, *(name for name in new if name not in base)]:
+    for name in sorted(base.keys() | new.keys()):
         one, two = base.get(name), new.get(name)
         yield CheckRow(situation, name, *_check_word(one, two))
 
@@ -302,8 +314,9 @@ _RANK = {Word.PASS: 0, Word.INCONCLUSIVE: 1, Word.FAIL: 2, Word.INVALID: 3}
 def _figures(
     one: CheckFigures, two: CheckFigures, word: Change, note: str
 ) -> tuple[Change, CheckFigures, CheckFigures, str]:
-    if one.bound != two.bound:
-        moved = f"its bound was {one.bound} and is {two.bound}"
+    # The bounds of two findings of one check have nothing to do with each other: points here, milliseconds there.
+    if one.unit == two.unit and one.bound != two.bound:
+        moved = f"its bound was {figure(one.bound, one.unit)} and is {figure(two.bound, two.unit)}"
         note = f"{note}; {moved}" if note else moved
     return word, one, two, note
 

@@ -41,7 +41,17 @@ def _known(quantities: dict[str, Quantity]) -> dict[str, Quantity]:
     unknown = next((name for name in quantities if name not in (*SHARES, *WAITS)), None)
     if unknown is not None:
         raise ValueError(f"there is no quantity '{unknown[:60]}'")
+    for name in SHARES:
+        share = quantities.get(name)
+        if share is not None and not (share.low >= 0 and share.high <= 1 and share.hits is not None):
+            raise ValueError(f"{name} is a share: from 0 to 1, with its hits")
     return quantities
+
+
+def _ours(confidence: float) -> float:
+    if confidence != CONFIDENCE:
+        raise ValueError(f"its intervals are not of {CONFIDENCE}, so no others can be held against them")
+    return confidence
 
 
 class Quantity(Part):
@@ -106,7 +116,7 @@ class Situation(Part):
 class Baseline(Part):
     kind: Literal["overload baseline"] = "overload baseline"
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
-    confidence: Finite = CONFIDENCE
+    confidence: Annotated[float, AfterValidator(_ours)] = CONFIDENCE
     environment: dict[str, str]
     situations: Annotated[dict[str, Situation], Field(min_length=1)]
 

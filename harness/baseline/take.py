@@ -99,6 +99,15 @@ def environment_of(trial: Trial) -> dict[str, str]:
     return {key: value[:200] for key, value in found.items()}
 
 
+def identity_of(trial: Trial) -> tuple[str, ...]:
+    """What no other trial has. In virtual time the seed makes the trial: the same one twice is one trial."""
+    manifest = trial.manifest
+    seed = f"seed {manifest.get('seed')}"
+    if manifest.get("driver") == "simulated":
+        return (seed,)
+    return str(manifest.get("trial_id"))[:200], str(manifest.get("created"))[:60], seed
+
+
 def _hash(value: Any) -> str:
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 

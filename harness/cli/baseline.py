@@ -11,10 +11,10 @@ from rich.console import Console
 
 from harness import trial
 from harness.baseline import model
-from harness.baseline.compare import environments_differ, profiles_differ
+from harness.baseline.compare import environments_differ, profiles_differ, served_differs
 from harness.baseline.model import Baseline, Situation
 from harness.baseline.pooling import together
-from harness.baseline.take import environment_of, name_of, refuse_invalid, situation_of
+from harness.baseline.take import environment_of, identity_of, name_of, refuse_invalid, situation_of
 from harness.checks.verdict import Word
 from harness.cli.options import Decorator
 from harness.errors import BadInput
@@ -76,32 +76,39 @@ def _several(n: int, what: str) -> str:
 
 
 def of_sources(sources: Sequence[Path]) -> tuple[Baseline, str]:
-    """(the baseline of all trials, a name for it). Raises BadInput."""
-    trials = [pair for source in sources for pair in trials_of(source)]
-    read = [(name, *_taken(folder)) for name, folder in trials]
-    _, first, environment = read[0]
+    """(the baseline of all trials, a name for it). Their order makes no difference. Raises BadInput."""
+    trials = sorted(
+        (pair for source in sources for pair in trials_of(source)), key=lambda pair: (pair[0], pair[1].name)
+    )
+    read = [(name, folder, *_taken(folder)) for name, folder in trials]
+    _, _, first, environment, _ = read[0]
     whole = Baseline(environment=environment, situations={"first": first})
     by_name: dict[str, list[Situation]] = {}
-    for (_, folder), (name, situation, its) in zip(trials, read, strict=True):
+    seen: dict[tuple[str, ...], Path] = {}
+    for name, folder, situation, its, who in read:
         other = Baseline(environment=its, situations={"first": situation})
         same = by_name.setdefault(name, [])
         problems = environments_differ(whole, other, {})
         if same:
             said = profiles_differ(name, same[0], situation)
-            served = [] if same[0].served_by == situation.served_by else [f"  {name}: what serves differs"]
-            problems += [*([said] if said else []), *served]
+            served = served_differs(same[0], situation)
+            problems += [*([said] if said else []), *([f"  {name}: what serves differs ({served})"] if served else [])]
         if problems:
             told = "\n".join([f"{folder} does not belong to the trials before it:", *problems])
             raise BadInput(f"{told}\nsave it as a baseline of its own")
+        if (before := seen.setdefault((name, *who), folder)) is not folder:
+            told = f"{before} and {folder} are one trial ({', '.join(who)}), which differs from itself by nothing"
+            raise BadInput(f"{told}: give it once; in virtual time give each trial its own --seed")
         same.append(situation)
     made = Baseline(environment=environment, situations={name: together(same) for name, same in by_name.items()})
     return made, "verify" if len(by_name) > 1 else next(iter(by_name))
 
 
-def _taken(folder: Path) -> tuple[Situation, dict[str, str]]:
+def _taken(folder: Path) -> tuple[Situation, dict[str, str], tuple[str, ...]]:
+    """(its figures, its environment, what no other trial has)."""
     judged = trial.judge(folder, write=False)
     refuse_invalid(judged.trial, judged.verdicts)
-    return situation_of(judged.trial, judged.verdicts), environment_of(judged.trial)
+    return situation_of(judged.trial, judged.verdicts), environment_of(judged.trial), identity_of(judged.trial)
 
 
 def trials_of(source: Path) -> Iterator[tuple[str, Path]]:

@@ -81,7 +81,12 @@ def margins_of(texts: tuple[str, ...]) -> Margins:
                     raise ValueError
                 margins = replace(margins, shares_pp=value)
             else:
-                margins = replace(margins, wait_ms=parse_duration(text) / 1e6)
+                wait_ns = parse_duration(text)
+                if not wait_ns > 0:
+                    raise ValueError
+                margins = replace(margins, wait_ms=wait_ns / 1e6)
         except ValueError:
-            raise BadInput(f"--margin {text}: expected points such as 1pp, or a duration such as 50ms") from None
+            raise BadInput(
+                f"--margin {text}: expected points such as 1pp, or a duration such as 50ms, over 0"
+            ) from None
     return margins

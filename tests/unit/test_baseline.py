@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -116,6 +117,13 @@ def test_where_no_wait_is_told_it_is_the_latency(fair, tmp_path):
             "situations.worked-example.wait: Field required",
         ),
         (lambda made: made.update(situations={}), "situations"),
+        (lambda made: made.update(confidence=0.5), "confidence: Value error, its intervals are not of 0.95"),
+        (
+            lambda made: made["situations"]["worked-example"]["pooled"]["calm"]["quantities"]["served"].update(
+                high=1.5
+            ),
+            "served is a share: from 0 to 1",
+        ),
     ],
 )
 def test_an_edited_file_is_one_message(base, tmp_path, edit, message):
@@ -249,6 +257,29 @@ def test_words_of_checks(before, after, word, code):
     assert ([row.word for row in found.checks], found.exit_code) == ([word], code)
 
 
+@pytest.mark.parametrize(
+    ("unit", "note"), [("pp", "its bound was 1 pp and is 2 pp"), ("ms", "")], ids=["moved", "of_another_finding"]
+)
+def test_a_bound_has_moved_only_if_it_is_of_the_same_thing(unit, note):
+    same = share(2000, 2000, 0.99865, 1.0)
+    one, two = built(same), built(same)
+    before = CheckFigures(word=Word.PASS, measured=0.0, bound=1.0, unit="pp")
+    one.situations["p"].checks["v05.one_retry_owner"] = before
+    two.situations["p"].checks["v05.one_retry_owner"] = before.model_copy(update={"unit": unit, "bound": 2.0})
+    (row,) = compare(one, two).checks
+    assert (row.word, row.note) == (Change.SAME, note)
+
+
+def test_rows_stand_in_one_order_however_a_side_is_given(base, tmp_path):
+    path = tmp_path / "b.json"
+    path.write_bytes(model.dump(base))
+    kept = model.parse(model.read_document(path), path)
+    places = [[(row.subject, row.phase, row.quantity) for row in compare(side, base).rows] for side in (base, kept)]
+    assert places[0] == places[1]
+    assert list(dict.fromkeys(phase for _, phase, _ in places[0])) == ["calm", "burst", "recovery"]
+    assert [row.check for row in compare(kept, base).checks] == [row.check for row in compare(base, base).checks]
+
+
 def test_a_check_or_a_situation_that_is_gone_is_no_way_to_pass():
     same = built(share(2000, 2000, 0.99865, 1.0))
     gone = same.situations["p"].model_copy(update={"checks": {}})
@@ -357,6 +388,7 @@ def test_diff_tells_of_an_invalid_trial_and_save_refuses_it(fair, saved, tmp_pat
         (("diff", "fairr", "x"), "fairr: no such trial, file or baseline; did you mean fair?"),
         (("diff", "fair", "{trial}", "--margin", "x"), "--margin x: expected points such as 1pp, or a duration"),
         (("diff", "fair", "{trial}", "--margin", "0pp"), "--margin 0pp"),
+        (("diff", "fair", "{trial}", "--margin", "0ms"), "--margin 0ms"),
         (("baseline", "save", "{trial}", "--name", "../x"), "--name ../x: letters, digits"),
         (("baseline", "save", "pyproject.toml"), "pyproject.toml: not JSON"),
         (("baseline", "save", "docs/profile.schema.json"), "neither a trial's folder nor what"),
@@ -387,6 +419,25 @@ def test_a_verification_is_kept_and_compared_whole(tmp_path):
     done = overload("diff", "verify", tmp_path / "b.json", "--baselines", b, "--json")
     worse = [row["check"] for row in json.loads(done.stdout)["checks"] if row["word"] == "worse"]
     assert (done.returncode, worse) == (1, ["v09.ambiguous_write"])
+
+
+def test_one_trial_is_not_several(fair, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(fair.folder, copy)
+    for other in (fair.folder, copy):
+        done = overload("baseline", "save", fair.folder, other, "--baselines", tmp_path / "b")
+        assert (done.returncode, "are one trial (seed 1)" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_order_in_which_trials_are_given_makes_no_difference(fair, tmp_path):
+    other = simulated(tmp_path / "t", {**FAIR_QUEUES, "seed": 2})
+    made = []
+    for name, folders in {"one": (fair.folder, other.folder), "two": (other.folder, fair.folder)}.items():
+        done = overload("baseline", "save", *folders, "--baselines", tmp_path / name, "--name", "x")
+        assert done.returncode == 0, done.stderr
+        made.append((tmp_path / name / "x.json").read_bytes())
+    assert made[0] == made[1]
 
 
 def test_trials_that_do_not_belong_together_are_no_baseline(fair, tmp_path):
