@@ -250,8 +250,9 @@ def test_what_the_harness_may_displace_is_allowed_at_the_tenants_rate(tmp_path):
         ([call(0, 0, done_ns=0), call(1, 0, done_ns=0, run=0)], 0),
         ([call(0, 0, done_ns=9), call(1, 3, "run_budget", done_ns=4), call(2, 3, tenant=1, done_ns=9)], 1),
         ([call(7, 1, done_ns=9), call(5, 2, done_ns=8), call(6, 20, done_ns=30)], 2),
+        ([call(0, 0, done_ns=5), call(1, 6, done_ns=9), call(2, 7, done_ns=8)], 2),
     ],
-    ids=["none", "one", "three", "in_turn", "between_its_calls", "no_time", "others", "any_order"],
+    ids=["none", "one", "three", "in_turn", "between_its_calls", "no_time", "others", "any_order", "later"],
 )  # fmt: skip
 def test_a_run_is_under_way_from_its_first_call_that_left_to_the_end_of_its_last(tmp_path, rows, most):
     mine = [row for row in rows if row["call"].startswith("0.")]

@@ -1,4 +1,4 @@
-"""trial.on_time and trial.conserved at their bounds: which part was late, what could not be sent, and who is to blame."""
+"""trial.on_time and trial.conserved at their bounds: which part was late, what could not be sent, who is to blame."""
 
 from __future__ import annotations
 
