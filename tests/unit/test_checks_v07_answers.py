@@ -178,6 +178,7 @@ def test_own_backoff_is_neither_a_hot_loop_nor_a_sleep(judge, raw, capacity, par
     [
         ("0", 1_161, "Retry-After: 0, states no instant, and was slept for 1161 ms"),
         ("", 1_161, "Retry-After: (none), states no instant, and was slept for 1161 ms"),
+        (None, 1_161, "Retry-After: (none), states no instant, and was slept for 1161 ms"),
         ("0", 10, "Retry-After: 0, retried after 10 ms instead of 270 ms or more"),
     ],
 )
@@ -189,9 +190,15 @@ def test_what_was_done_instead_is_said(judge, raw, after_ms, said):
 
 
 @pytest.mark.parametrize(("after_ms", "broken"), [(1_995, set()), (994.999, {EARLY}), (995, set()), (1, {EARLY})])
-def test_a_date_is_good_to_a_second(judge, after_ms, broken):
+def test_a_date_of_two_seconds_is_good_to_one(judge, after_ms, broken):
     """Two seconds after the answer's own."""
     rows = in_time(after_ms, "Thu, 01 Jan 2026 00:00:02 GMT", date="Thu, 01 Jan 2026 00:00:00 GMT")
+    assert failed(judge(rows)) == broken
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [("01", set()), ("00", {HOT})])
+def test_a_date_of_the_next_second_may_be_now_and_one_of_the_same_states_no_instant(judge, seconds, broken):
+    rows = in_time(1, f"Thu, 01 Jan 2026 00:00:{seconds} GMT", date="Thu, 01 Jan 2026 00:00:00 GMT")
     assert failed(judge(rows)) == broken
 
 
@@ -312,3 +319,14 @@ def test_one_that_was_retried_is_not_blamed_for_its_end_too(judge):
     found = judge([*in_time(), arrival("far", 18_000, 2)], [opened("near"), opened("far")])
     assert failed(found) == {RETRIED, EARLY}
     assert "retried after 17000 ms" in next(each.note for each in found.findings if each.quantity == RETRIED)
+
+
+def test_one_that_was_retried_hides_no_other_that_was_slept_for(judge):
+    beyond = [arrival("near", AT_MS, status=429, retry_after="3600"), arrival("near", 18_000, 2)]
+    assert failed(judge(beyond, [opened("near"), opened("far")])) == {RETRIED, EARLY, SLEPT}
+
+
+@pytest.mark.parametrize("value", [-1, 1_000_001, "2", 2.0, True])
+def test_how_many_are_asked_for_is_a_whole_number(judge, value):
+    assert "least: Input should be" in judge(in_time(), params={"least": value}).sentence
+    assert judge(in_time(), params={"least": 1_000_000}).word is Word.INCONCLUSIVE

@@ -345,3 +345,9 @@ def test_a_lease_shorter_than_the_way_still_counts_for_a_moment(judge):
     in_turn = [arrival(f"p{n}", HALF + 1 + n, took_ms=50) for n in range(3)]
     assert failed(judge([*FAILING, *at_once], turns, capacity=capacity)) == {TOO_MANY}
     assert failed(judge([*FAILING, *in_turn], turns, capacity=capacity)) == set()
+
+
+@pytest.mark.parametrize("value", [-1, 1_000_001, "2", 2.0, True])
+def test_how_many_are_asked_for_is_a_whole_number(judge, value):
+    assert "while_open: Input should be" in judge([], [decided("a", 1)], params={"while_open": value}).sentence
+    assert "Input should be" not in judge([], [decided("a", 1)], params={"while_open": 1_000_000}).sentence

@@ -269,3 +269,9 @@ def test_of_callers_that_are_not_known_nothing_is_said(judge):
     assert (failed(found), found.witnesses) == ({CALLER}, ("a/b0.0",))
     assert "(first a/b0.0: committed, told failed)" in found.sentence
     assert open_questions(judge(rows, [*strange, known], [*EFFECTS, effect("c")])) == set()
+
+
+@pytest.mark.parametrize("value", [-1, 1_000_001, "2", 2.0, True])
+def test_how_many_are_asked_for_is_a_whole_number(judge, value):
+    assert "least: Input should be" in judge([], BOTH, params={"least": value}).sentence
+    assert "Input should be" not in judge([], BOTH, params={"least": 1_000_000}).sentence

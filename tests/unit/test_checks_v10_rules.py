@@ -460,3 +460,9 @@ def test_an_outage_of_a_service_that_the_profile_does_not_know_has_no_bounds_to_
     found = judge(*steps, turns=strange, faults=[])
     assert (found.word, finding(found, DRAINED).measured) == (Word.PASS, 6)
     assert not [each for each in found.findings if each.quantity.endswith("waiting at once")]
+
+
+@pytest.mark.parametrize("value", [-1, 1_000_001, "2", 2.0, True])
+def test_how_many_are_asked_for_is_a_whole_number(judge, value):
+    assert "stale: Input should be" in judge(step("a", 1_100, 2_200), params={"stale": value}).sentence
+    assert "Input should be" not in judge(step("a", 1_100, 2_200), params={"stale": 1_000_000}).sentence
