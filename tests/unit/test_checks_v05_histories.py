@@ -172,14 +172,28 @@ def test_a_run_and_its_sub_agents_share_what_is_left(tmp_path, run, arrivals, de
     assert told["r1"] == told["r2"] == Left(*left, frozenset())
 
 
-def test_what_is_not_known_is_taken_as_nothing_left(tmp_path):
-    assert left_of(tmp_path, [("r1", "a", "billing")], {})["r1"] == Left(0, 0, frozenset())
+@pytest.mark.parametrize("made", [0, 1])
+def test_what_is_not_known_is_taken_as_nothing_left(tmp_path, made):
+    assert left_of(tmp_path, [("r1", "a", "billing")] * made, {})["r1"] == Left(0, 0, frozenset())
 
 
 @pytest.mark.parametrize(("calls", "spent"), [(0, []), (1, []), (2, ["billing"]), (3, ["billing"])])
 def test_a_dependencys_budget_is_spent_with_its_last_call(tmp_path, calls, spent):
     arrivals = [("r1", f"b0.{i}", "billing") for i in range(calls)] + [("r1", "b1.0", "customer")] * 5
     assert left_of(tmp_path, arrivals, {"budgets": {"billing": 2}})["r1"].spent == frozenset(spent)
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "keyless"),
+    [
+        (503, {"operation": "write"}, 1), (503, {"operation": "write", "idempotency_key": ""}, 1),
+        (503, {"operation": "write", "idempotency_key": "k"}, 0), (503, {}, 0), (200, {"operation": "write"}, 0),
+        (400, {"operation": "write"}, 0),
+    ],
+)  # fmt: skip
+def test_a_write_without_a_key_that_failed_in_a_way_that_a_retry_might_help_is_keyless(tmp_path, status, more, keyless):
+    rows = [row(status, run="r1", step="b0.0", **more), row(200, at=20, ended=30, run="r1", step="b0.0", **more)]
+    assert histories_of(frame_of(by_hand(tmp_path, [], rows))).counts()["keyless"] == keyless
 
 
 # --- delays, and circuits, where the stub stood still
