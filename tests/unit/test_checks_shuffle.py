@@ -1,0 +1,109 @@
+"""fairness.shuffle_isolation on ledgers written row by row: who is hurt, and what has to be known for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.checks.judge import judge_one
+from harness.checks.shuffle import NAME
+from harness.checks.verdict import Word
+from tests.unit.ledgers import steady, written
+
+MS = 1_000_000
+HANDS = {"queues": 16, "hand": 4}
+FLOOD = ["0/s", {"from": "40s", "to": "80s", "rate": "9/s"}]
+
+
+def service(workers=64, **service_time):
+    sharded = {"policy": "shuffle_sharded", "queues": 16, "hand": 4, "queue": 50}
+    return {"workers": workers, "service_time": service_time or "200ms", "admission": sharded}
+
+
+def light(wait_ms=1, **told):
+    """One call in calm, and one at the end of the flood."""
+    return steady(1, 10, 11) + steady(1, 70, 71, queue_wait_ns=wait_ms * MS, **told)
+
+
+def recorded(tmp_path, lights, lost=40, target="url", **profile):
+    """A heavy tenant of 80 calls in its flood, of which so many are lost, beside light ones."""
+    heavy = steady(80, 40, 80)
+    for row in heavy[:lost]:
+        row.update(outcome="throttled", status=429)
+    tenants = {"heavy": heavy, **{f"l{i}": rows for i, rows in enumerate(lights)}}
+    given = {name: {"rate": FLOOD if name == "heavy" else "1/s"} for name in tenants}
+    return written(tmp_path / "t", tenants, {"ordinary": list(tenants)[1:], "tenants": given, **profile}, target=target)
+
+
+def judged(tmp_path, lights, params=HANDS, **options):
+    return judge_one(recorded(tmp_path, lights, **options), NAME, params)
+
+
+def hurt(verdict):
+    return next(finding.measured for finding in verdict.findings if finding.subject == "by heavy")
+
+
+@pytest.mark.parametrize("params", [{}, {"queues": 16}, {"hand": 4}, {"queues": 4, "hand": 5}])
+def test_without_queues_and_a_hand_that_fits_there_is_no_theory(tmp_path, params):
+    """Those of the profile's service are not a target's own."""
+    found = judged(tmp_path, [light()], params, service=service())
+    assert (found.word, found.samples, found.add) == (Word.INCONCLUSIVE, 0, "give `queues` and `hand`")
+
+
+def test_what_is_given_goes_before_what_the_profile_has(tmp_path):
+    found = judged(tmp_path, [light(300)] * 3, {"queues": 32}, service=service(), target="stub")
+    assert "hands of 4 out of 32 queues" in found.sentence
+    own = judged(tmp_path, [light(300)] * 3, {}, service=service(), target="stub")
+    assert "hands of 4 out of 16 queues" in own.sentence
+
+
+def test_without_a_service_time_no_wait_is_too_long_unless_it_is_given(tmp_path):
+    lights = [[{**row, "service_ns": -1} for row in light(300)]]
+    heavy_untold = recorded(tmp_path, lights)
+    assert hurt(judge_one(heavy_untold, NAME, {**HANDS, "wait": "250ms"})) == 1
+    by_cost = service(distribution="recorded_cost", base="100ms", per_unit="1ms")
+    rows = [[{**row, "service_ns": -1} for row in light(300)] for _ in range(200)]
+    found = judged(tmp_path, rows, service=by_cost, target="stub")
+    assert (found.word, found.add) == (Word.INCONCLUSIVE, "give `wait`")
+
+
+@pytest.mark.parametrize(("wait", "n"), [("300ms", 0), ("299ms", 1)])
+def test_who_waits_for_longer_than_what_is_given_is_hurt(tmp_path, wait, n):
+    lights = [light(300), light()]
+    assert hurt(judged(tmp_path, lights, {"wait": wait}, service=service(), target="stub")) == n
+
+
+@pytest.mark.parametrize(
+    ("workers", "wait_ms", "n"), [(64, 200, 0), (64, 201, 1), (16, 201, 1), (8, 400, 0), (8, 401, 1)]
+)
+def test_who_waits_for_longer_than_a_turn_of_all_queues_is_hurt(tmp_path, workers, wait_ms, n):
+    """A service time of 200 ms, and twice that where there are half as many workers as queues."""
+    lights = [light(wait_ms), light()]
+    assert hurt(judged(tmp_path, lights, {}, service=service(workers), target="stub")) == n
+
+
+@pytest.mark.parametrize(("wait_ms", "n"), [(200, 0), (201, 1)])
+def test_of_a_target_whose_workers_are_not_known_it_is_a_service_time(tmp_path, wait_ms, n):
+    assert hurt(judged(tmp_path, [light(wait_ms), light()])) == n
+
+
+def test_where_no_wait_is_told_the_latency_from_due_counts(tmp_path):
+    rows = light()
+    rows[1].update(queue_wait_ns=-1)
+    slow = light()
+    slow[1].update(queue_wait_ns=-1, done_ns=slow[1]["due_ns"] + 900 * MS)
+    assert hurt(judged(tmp_path, [rows, slow], {**HANDS, "wait": "500ms"})) == 1
+
+
+@pytest.mark.parametrize("ordinary", [[], ["heavy", "l0"]])
+def test_there_must_be_heavy_tenants_and_light_ones(tmp_path, ordinary):
+    found = judged(tmp_path, [light()], ordinary=ordinary)
+    assert (found.word, found.sentence) == (Word.INCONCLUSIVE, "Nobody is heavy, or nobody is light.")
+
+
+@pytest.mark.parametrize(("lost", "word"), [(7, "INCONCLUSIVE"), (8, "FAIL")])
+def test_a_flood_that_lost_less_than_a_tenth_of_its_calls_is_none_whoever_is_hurt(tmp_path, lost, word):
+    found = judged(tmp_path, [light(900)] * 4 + [light()], lost=lost)
+    row = next(finding for finding in found.findings if finding.subject == "by heavy")
+    assert found.word == row.word == word
+    if word == "FAIL":
+        assert found.witnesses == ("1.1", "2.1", "3.1", "4.1")
