@@ -16,6 +16,8 @@ from tests.unit.capacity_rows import CALLS_ONLY, MS, asked, profile, said, seen,
 from tests.unit.cost_trials import S, group
 from tests.unit.ledgers import edited
 
+ACTIONS = ("OPEN_RUN", "SUBMIT", "CANCEL", "FINISH")
+
 
 def frame(tmp_path, **rows) -> Frame:
     return frame_of(trial(tmp_path, **rows))
@@ -27,14 +29,20 @@ def plain(tmp_path_factory):
     return frame(tmp_path_factory.mktemp("plain"))
 
 
-def test_each_class_of_traffic_is_in_the_foreground_or_in_the_background():
-    assert sorted([*frames.FOREGROUND, *frames.BACKGROUND]) == sorted(get_args(TrafficClass))
-    assert set(frames.FOREGROUND) == {"interactive", "approval_resume"}
+def test_each_class_of_traffic_is_in_the_foreground_or_in_the_background(tmp_path):
+    classes = get_args(TrafficClass)
+    groups = [{**group(name=name), "class": name} for name in classes]
+    rows = [said(1, "run", "opened", run=name, tenant="north", task_class=name) for name in classes]
+    runs = frame(tmp_path, decisions=rows, document=profile({"north": groups})).runs.values()
+    parts = [{run.id for run in runs if run.group.traffic_class in part} for part in
+             (frames.FOREGROUND, frames.BACKGROUND)]  # fmt: skip
+    assert parts == [{"interactive", "approval_resume"}, {"autonomous", "maintenance"}]
 
 
 def test_actions_are_named_as_callers_name_them():
-    mine = frames.OPEN_RUN, frames.SUBMIT, frames.CANCEL, frames.FINISH
-    assert mine == (workload.OPEN_RUN, workload.SUBMIT, workload.CANCEL, workload.FINISH)
+    calls = tuple({"action": getattr(workload, name), "outcome": name} for name in ACTIONS)
+    run = Run("r", None, None, None, None, None, calls)
+    assert {name: run.told(getattr(frames, name)) for name in ACTIONS} == {name: [name] for name in ACTIONS}
 
 
 # --- steps
@@ -128,7 +136,7 @@ def test_a_call_is_of_the_run_that_it_names_or_of_the_run_that_its_open_call_has
         asked("0.2", "submit", run=0), asked("0.3", "submit", run=1),
         asked("0.4", "submit", run_id="b", run=0),  # its own id counts
         asked("0.5", run=5, parent="0.1", outcome="throttled"),  # a sub-agent that was refused
-        asked("0.6", run=6, parent="0.2"),  # below what is no run
+        asked("0.6", run=6, parent="0.2"), asked("0.9", run=9, parent="0.4"),  # below what is no run
         asked("0.7", run=7), asked("0.8", "submit", run=7),
     ]  # fmt: skip
     mine = frame(tmp_path, calls=calls)
@@ -165,9 +173,10 @@ def test_a_sub_agent_has_its_roots_group_at_any_depth_and_a_ring_has_an_end(tmp_
         said(1, "run", "opened", run="c", tenant="south", task_class="chat", parent_run="b"),
         said(1, "run", "opened", run="x", tenant="south", parent_run="y"),
         said(1, "run", "opened", run="y", tenant="south", parent_run="x"),
+        said(1, "run", "opened", run="z", tenant="north", parent_run="x"),
     ]  # fmt: skip
     mine = frame(tmp_path, decisions=rows, document=profile(TWO))
-    assert [mine.runs[name].group.name for name in "abcxy"] == ["other", "other", "other", "only", "only"]
+    assert [mine.runs[name].group.name for name in "abcxyz"] == [*["other"] * 3, *["only"] * 3]
 
 
 def test_a_run_submits_its_own_batches_and_those_of_all_its_sub_agents():
@@ -313,6 +322,7 @@ def crowded(tmp_path_factory):
         said(75, "step", "admitted", step="f", dependency="model", operation="read"),
         said(80, "step", "queued", step="g", dependency="model", operation="read", in_use=9, total_in_use=9),
         said(85, "batch", "admitted", dependency="model", operation="read", in_use=9, total_in_use=9),
+        said(90, "step", "admitted", step="h", dependency="moving", operation="read", in_use=3, total_in_use=3),
     ]  # fmt: skip
     return frame(tmp_path_factory.mktemp("crowded"), arrivals=arrivals, decisions=decisions)
 
@@ -321,7 +331,8 @@ def crowded(tmp_path_factory):
     ("key", "window_ms", "full"),
     [
         (READS, (0, 50), True), (READS, (10, 50), False), (READS, (9, 50), True), (READS, (0, 5), False),
-        (READS, (60, 61), True), (READS, (61, 90), False), (READS, (55, 60), False),
+        (READS, (60, 61), True), (READS, (55, 80), True), (READS, (90, 91), False),
+        (READS, (61, 90), False), (READS, (55, 60), False),
         (("model", "write"), (0, 50), False), (("else", "read"), (0, 99), False), (("moving", "read"), (0, 99), False),
         (None, (0, 50), False), (None, (70, 71), True), (None, (71, 99), False), (None, (50, 70), False),
     ],
@@ -347,6 +358,12 @@ def test_a_service_without_a_capacity_layer_has_no_bulkheads_and_no_budgets(tmp_
     assert frames.bulkheads(mine) == frames.budgets_of(mine, mine.runs["r"]) == {}
     assert words(frames.within_limits(mine)) == []
     assert not frames.was_full(mine, None)
+
+
+def test_a_layer_that_does_not_say_how_many_are_in_use_says_nothing_of_a_ceiling_of_one(tmp_path):
+    silent = [said(60, "step", "admitted", step="d")]
+    for place, rows in enumerate(([], silent)):
+        assert not frames.was_full(frame(tmp_path / str(place), decisions=rows, document=profile(ceiling=1)), None)
 
 
 def test_the_ceiling_is_full_by_what_arrived_at_all_dependencies(tmp_path):
