@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.checks.v01_fan_out import NAME
+from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed
 from tests.unit.written_steps import arrival, decided, judged
 from tests.unit.written_steps import opened as opened_of
@@ -37,11 +38,13 @@ def steps(n, name="b0", run="r", **more):
 
 @pytest.fixture
 def judge(tmp_path):
-    def judge_them(groups, arrivals=(), decisions=(), calls=()):
+    def judge_them(groups, arrivals=(), decisions=(), calls=(), target="stub"):
         says = {"tenants": {"agents": {"runs": list(groups)}}}
         opens = [opened(run) for run in dict.fromkeys(row["run"] for row in arrivals)]
         rows = [*decisions, *(row for row in opens if row["run"] not in {each["run"] for each in decisions})]
-        return judged(NAME, tmp_path, list(arrivals), rows, {}, calls=calls, target="stub", says=says)
+        found = judged(NAME, tmp_path, list(arrivals), rows, {}, calls=calls, target=target, says=says)
+        assert found.word is not Word.INVALID, found.sentence
+        return found
 
     return judge_them
 
@@ -79,7 +82,30 @@ def test_the_run_that_is_furthest_over_is_named_first_though_another_came_first(
     assert "(2 such runs)" in found.sentence
 
 
+def test_each_run_whose_limit_is_known_is_judged_though_that_of_another_is_not(judge):
+    """A target of its own tells of some runs how many calls they may make; asked for by no group, and by no profile."""
+    mine = {name: value for name, value in group(batches=[batch(1)]).items() if name != "envelope"}
+    told = [opened(run="a"), opened("b", remaining_attempts=2), opened("c", remaining_attempts=3)]
+    rows = [*steps(9, run="a"), *steps(3, run="b"), *steps(3, run="c")]
+    calls = [call("budget_exhausted", run="a"), call("budget_exhausted", run="b", action="finish")]
+    found = judge([mine], rows, told, calls, target="url")
+    assert (failed(found), found.witnesses, found.samples) == ({OVER}, ("b",), 2)
+
+
 # --- whole, or not at all
+
+
+@pytest.mark.parametrize(("run", "name", "broken"), [("r", "b0", {"refused, yet begun"}), ("r", "b1", set()),
+                                                     ("s", "b0", set())])  # fmt: skip
+def test_none_of_the_calls_of_a_refused_batch_arrives(judge, run, name, broken):
+    refusal = {**decided(run, 5, "budget_exhausted"), "kind": "batch", "batch": name}
+    found = judge([group(batches=[batch(2), batch(2)])], steps(2), [opened(), opened("s"), refusal])
+    assert failed(found) == broken
+    assert set(found.witnesses) == ({"r/b0.0", "r/b0.1"} if broken else set())
+
+
+def test_what_was_served_has_arrived(judge):
+    assert failed(judge([group(batches=[batch(1)])], steps(1), [opened(), decided("r", 20)])) == set()
 
 
 def test_a_write_that_was_looked_up_instead_of_called_was_not_served_without_a_call(judge):
@@ -240,6 +266,15 @@ def test_who_asked_for_too_much_ends_so(judge, end):
     if end != "budget_exhausted":
         assert f"1 runs asked for more than they may, and ended {end} where" in found.sentence
         assert found.witnesses == ("r",)
+
+
+def test_of_those_that_asked_for_too_much_only_how_the_others_ended_is_told(judge):
+    ended = [row for run, end in (("r", "budget_exhausted"), ("s", "done"), ("t", "done"))
+             for row in (opened(run), opened(run, outcome=end))]  # fmt: skip
+    calls = [call("budget_exhausted", run=run) for run in "rst"]
+    found = judge([group(batches=[batch(3)], attempts=2)], (), ended, calls)
+    assert "2 runs asked for more than they may, and ended done where" in found.sentence
+    assert found.witnesses == ("s", "t")
 
 
 def test_who_has_sub_agents_may_be_refused_for_what_they_took(judge):

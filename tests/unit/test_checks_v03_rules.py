@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.checks.v03_tenant_share import NAME
+from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed, open_questions
 from tests.unit.written_steps import SERVICE, arrival, decided, judged, opened
 
@@ -30,7 +31,9 @@ def judge(tmp_path):
     def judge_them(arrivals=(), decisions=(), params=None, calls=CALLS, target="stub", says=None, **capacity):
         profile = {"tenants": TENANTS, "ordinary": ["quiet"], **(says or {})}
         rows = [list(each) for each in (arrivals, decisions)]
-        return judged(NAME, tmp_path, *rows, params or {}, calls=calls, target=target, says=profile, capacity=capacity)
+        found = judged(NAME, tmp_path, *rows, params or {}, calls=calls, target=target, says=profile, capacity=capacity)
+        assert found.word is not Word.INVALID, found.sentence
+        return found
 
     return judge_them
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.checks.v04_bulkheads import NAME
+from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed, open_questions
 from tests.unit.written_steps import SERVICE, arrival, decided, judged, ns
 
@@ -47,7 +48,9 @@ def judge(tmp_path):
         profile = {"tenants": tenants, "phases": PHASES, "ordinary": [], **says}
         rows = [list(each) for each in (arrivals, decisions)]
         more = {"capacity": capacity, "faults": list(faults), "says": profile, "target": target}
-        return judged(NAME, tmp_path, *rows, params or {}, calls=list(calls), **more)
+        found = judged(NAME, tmp_path, *rows, params or {}, calls=list(calls), **more)
+        assert found.word is not Word.INVALID, found.sentence
+        return found
 
     return judge_them
 
