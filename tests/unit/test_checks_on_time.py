@@ -183,6 +183,7 @@ def test_a_late_harness_is_named_before_clocks_that_are_not_known(tmp_path):
 def test_the_stubs_loop_is_judged_where_it_is_told_of(tmp_path, lag, found):
     verdict = judged(tmp_path, steady(100, 0, 40), ended={"reason": "completed", "stub_loop_lag": lag})
     assert told(verdict, "p99 loop lag") == found
+    assert verdict.word is (Word.INVALID if lag == {"p99_ns": 21 * MS} else Word.PASS)
 
 
 def test_a_trial_of_which_no_end_is_told_is_judged_by_its_calls(tmp_path):

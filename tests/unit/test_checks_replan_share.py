@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from harness.checks.judge import judge_one
+from harness.checks.replan_share import Params
 from harness.checks.verdict import Word
 from tests.unit.attempt_rows import S, tried
 from tests.unit.ledgers import written
@@ -82,6 +84,17 @@ def test_a_calm_of_too_few_calls_is_not_known(tmp_path, n, alerts):
     verdict = judged(tmp_path, {"alert_over": 1.0}, A=calls(0, (0, n, 0), (10, 100, 50)))
     assert verdict.sentence.startswith("ALERT") is alerts
     assert (", 0.0% in calm" in verdict.sentence) is alerts
+
+
+def test_one_call_in_calm_is_its_own_share_where_one_is_enough(tmp_path):
+    rows = calls(0, (0, 1, 1), (10, 10, 10))
+    assert not judged(tmp_path, {"least_calls": 1, "alert_over": 1.0}, A=rows).sentence.startswith("ALERT")
+
+
+@pytest.mark.parametrize("params", [{"alert_over": 1.5}, {"alert_rise": -0.1}, {"fail_over": 2}])
+def test_shares_are_shares(params):
+    with pytest.raises(ValidationError):
+        Params.model_validate(params)
 
 
 def test_without_a_calm_phase_there_is_no_rise(tmp_path):

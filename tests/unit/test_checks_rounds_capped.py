@@ -112,4 +112,14 @@ def test_without_tools_nothing_is_asked_of_where_replans_go(tmp_path):
 
 
 def test_a_tenant_without_calls_shows_nothing(tmp_path):
-    assert judged(tmp_path, [], [call(0, tenant=1)]).word is Word.INCONCLUSIVE
+    verdict = judged(tmp_path, [], [call(0, tenant=1)])
+    assert (verdict.word, finding(verdict, DEEP).measured) == (Word.INCONCLUSIVE, 0)
+
+
+def test_a_tenant_that_makes_no_calls_of_a_failure_does_not_replan(tmp_path):
+    assert judged(tmp_path, CHAIN, calls=0).sentence == "Cannot be judged: no tenant re-plans."
+
+
+def test_what_a_caller_says_of_itself_is_told_beside_what_its_parents_say(tmp_path):
+    rows = [{**row, "round": 0} for row in [*CHAIN, call(3, 2)]]
+    assert "up to 3 (it says round 0 at most of itself)" in judged(tmp_path, rows).sentence
