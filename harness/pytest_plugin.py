@@ -19,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -116,11 +117,14 @@ def overload_run(
     ) -> Judged:  # fmt: skip
         from harness import trial
         from harness.checks.verdict import Word
-        from harness.cli.options import load_profile
+        from harness.cli.options import load_profile, shipped_hint
+        from harness.errors import BadInput
 
         config = request.config
         with bad_input_fails():
             path = Path(profile)
+            if not path.exists() and (hint := shipped_hint(path)):
+                raise BadInput(f"{path}: there is no such file here. {hint}")
             loaded = load_profile(path, variant, tuple(sets), time_scale)
             reports = _reports(config, tmp_path)
             with undisturbed(overload_target, tmp_path_factory, alone=True):
@@ -198,8 +202,12 @@ def target_of(text: str) -> Target:
     if text == SIMULATOR:
         return SIMULATOR
     from harness.cli.verify import target_of as described
+    from harness.errors import BadInput
 
-    return described(text)
+    try:
+        return described(text)
+    except BadInput as error:  # by the name of the option that was given
+        raise BadInput(re.sub("^--target", TARGET, str(error))) from None
 
 
 @contextmanager
@@ -209,8 +217,8 @@ def bad_input_fails() -> Iterator[None]:
 
     try:
         yield
-    except BadInput as error:
-        pytest.fail(f"BAD INPUT: {error}", pytrace=False)
+    except BadInput as error:  # from None: pytest would show the same message twice, as a chain of exceptions
+        raise pytest.fail.Exception(f"BAD INPUT: {error}", pytrace=False) from None
 
 
 def only_late(verdicts: Sequence[Verdict]) -> bool:

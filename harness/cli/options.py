@@ -26,10 +26,18 @@ class ProfileFile(click.Path):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            ours = PROFILES.parent / value
-            if not ours.is_relative_to(PROFILES) or not os.path.isfile(ours):  # of any text: it never raises
+            hint = shipped_hint(value)
+            if not hint:
                 raise
-            self.fail(f"{error.message} The one that comes with overload is {ours}", param, ctx)
+            self.fail(f"{error.message} {hint}", param, ctx)
+
+
+def shipped_hint(value: Any) -> str:
+    """Of a profile that is not there: which one of ours is perhaps meant; empty if none is."""
+    ours = PROFILES.parent / value
+    if not ours.is_relative_to(PROFILES) or not os.path.isfile(ours):  # of any text: it never raises
+        return ""
+    return f"The one that comes with overload is {ours}"
 
 
 profile_argument: Decorator = click.argument("profile", type=ProfileFile(), metavar="PROFILE")

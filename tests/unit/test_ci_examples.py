@@ -33,7 +33,7 @@ def test_github_has_the_keys_that_a_workflow_needs():
         assert ("uses" in step) != ("run" in step)
         assert set(step) <= {"name", "uses", "run", "with", "if"}
         if "uses" in step:
-            assert re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"])
+            assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"])  # a tag can be moved; a commit cannot
         assert re.fullmatch(r"\$\{\{ .+ \}\}", step.get("if", "${{ x }}"))
     kept = JOB["steps"][-1]
     assert (kept["if"], kept["with"]["path"]) == ("${{ always() }}", "ci-reports")
@@ -50,6 +50,21 @@ def test_gitlab_has_the_keys_that_a_job_needs():
     assert job["artifacts"]["reports"]["junit"] == "ci-reports/*.xml"
     assert all(isinstance(value, str) for value in job["variables"].values())  # GitLab takes nothing else
     assert all(isinstance(line, str) for key in ("before_script", "script", "after_script") for line in job[key])
+
+
+def test_no_bare_name_is_installed():
+    """What a public index has under the name of this project need not be this project."""
+    pages = [*FOLDER.iterdir(), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    assert [
+        page.name for page in pages if re.search(r"pip install (-U |--upgrade )?overload\b", page.read_text())
+    ] == []
+    assert re.fullmatch(r"\./overload-[\d.]+-py3-none-any\.whl", GITHUB["env"]["OVERLOAD"])
+
+
+def test_every_pin_says_of_which_version_it_is():
+    pins = re.findall(r"uses: .*", (FOLDER / "github.yml").read_text())
+    assert len(pins) == 3
+    assert all(re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", pin) for pin in pins)
 
 
 def test_both_mean_the_same():

@@ -91,7 +91,7 @@ def test_a_baseline_is_asked_for_saved_kept_and_broken(tmp_path):
 def test_a_target_that_is_none_is_one_message(tmp_path):
     test = f"def test_it(overload_run):\n    overload_run({str(ROOT / 'profiles' / 'steady.yaml')!r})\n"
     done = run_pytest(tmp_path, test, "--overload-target", "nowhere.yaml")
-    assert "BAD INPUT: --target nowhere.yaml: there is no such file" in done.stdout
+    assert "BAD INPUT: --overload-target nowhere.yaml: there is no such file" in done.stdout
     assert "Traceback" not in done.stdout
 
 
@@ -106,8 +106,14 @@ def test_variant(overload_run):
 def test_case(overload_case):
     overload_case("v99")
 """
+    test += """
+def test_ours(overload_run):
+    overload_run("profiles/steady.yaml")
+"""
     done = run_pytest(tmp_path, test, *SIMULATED)
-    assert "3 failed" in done.stdout
+    assert "4 failed" in done.stdout
+    assert "profiles/steady.yaml: there is no such file here. The one that comes with overload is" in done.stdout
+    assert "During handling" not in done.stdout  # each message once, and not as a chain of exceptions
     for message in ("nowhere.yaml", "did you mean 'fair_queues'", "--only v99: there is no such situation"):
         assert f"{message}" in done.stdout
 
