@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from harness.checks.judge import judge_one
-from harness.checks.v05_retry_owner import NAME
+from harness.checks.v05_retry_owner import NAME, Params
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import ONE_DEPENDENCY, by_hand
 
@@ -408,3 +409,16 @@ def test_of_attempts_that_failed_the_last_tells_whether_it_was_kept_back(tmp_pat
     decisions = [circuit("opened", 105), circuit("half_open", 150)]
     seen = [found(tmp_path / f"{last}", attempts([503, last]), decisions, envelope=ROOM) for last in (503, 200)]
     assert [told["kept from an open circuit"][0] for told in seen] == [1, 0]
+
+
+def test_what_is_asked_for_where_a_profile_says_nothing():
+    assert Params().model_dump() == {
+        "steps": 10, "runs": 5, "spread": 0.2, "delays": 20, "in_flight": 50 * MS, "settle": 1000 * MS,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("spread", [-0.1, 2.1])
+def test_a_spread_is_a_share_of_the_median(spread):
+    assert [Params(spread=bound).spread for bound in (0, 2)] == [0, 2]
+    with pytest.raises(ValidationError):
+        Params(spread=spread)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from harness.checks.judge import judge_one
 from harness.checks.step_rows import frame_of
-from harness.checks.v06_expiry import NAME, late_starts, waited_past_deadline
+from harness.checks.v06_expiry import NAME, Params, late_starts, waited_past_deadline
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import by_hand
 
@@ -245,3 +246,15 @@ def test_what_the_deadline_caught_is_counted_apart(tmp_path, outcome, queued, ar
 def test_a_single_step_that_expires_is_enough_only_where_the_profile_says_so(tmp_path, asked, word):
     run = [opened(remaining_attempts=10), step("queued", 1), step("expired", 1000, remaining_attempts=10)]
     assert judge_one(trial(tmp_path, run), NAME, ANY | {"least": 1} | asked).word is word
+
+
+def test_what_is_asked_for_where_a_profile_says_nothing():
+    assert Params().model_dump() == {"late": 25 * MS, "least": 10, "put_back": 2, "served_after_wait": 5}
+
+
+@pytest.mark.parametrize("least", [-1, 1_000_001, "10", 10.0])
+def test_how_many_are_asked_for_is_a_bounded_number(least):
+    assert Params(least=0).least == 0
+    assert Params(least=1_000_000).least == 1_000_000
+    with pytest.raises(ValidationError):
+        Params(least=least)
