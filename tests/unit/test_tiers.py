@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from harness.checks import CHECKS
 from harness.checks.tiers import ADD, NEEDS, Tier, clock_problem, judgeable, needs, tiers_of
 
@@ -24,6 +28,21 @@ def test_every_tier_says_what_to_add():
 def test_what_is_named_exists_and_what_has_no_entry_goes_by_its_words():
     assert set(NEEDS) <= set(CHECKS)
     assert needs("no.such_check") == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("calls that wait", ()),
+        ("the service's decisions", (Tier.DECISIONS,)),
+        ("arrivals at dependencies", (Tier.DEPENDENCIES,)),
+        ("arrivals, and the service's decisions", (Tier.DEPENDENCIES, Tier.DECISIONS)),
+    ],
+)
+def test_a_check_without_an_entry_needs_what_its_own_words_say(monkeypatch, words, found):
+    one = replace(CHECKS["fairness.max_min"], name="no.entry", needs=words)
+    monkeypatch.setitem(CHECKS, "no.entry", one)
+    assert needs("no.entry") == found
 
 
 def test_only_a_described_target_can_lack_something():
