@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.checks.v01_fan_out import NAME
+from harness.checks.v01_fan_out import NAME, Params
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed
 from tests.unit.written_steps import arrival, decided, judged
@@ -281,3 +281,10 @@ def test_who_has_sub_agents_may_be_refused_for_what_they_took(judge):
     mine = group(batches=[batch(1)], attempts=3, children=[child(3)])
     calls = [call("budget_exhausted")]
     assert failed(judge([mine], (), [opened()], calls)) == set()
+
+
+# --- what a profile may say
+
+
+def test_a_profile_that_says_nothing_more_is_judged_by_these():
+    assert Params().model_dump() == {"runs": 5, "within": 20}

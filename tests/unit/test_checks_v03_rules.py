@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
-from harness.checks.v03_tenant_share import NAME
+from harness.checks.v03_tenant_share import NAME, Params
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed, open_questions
 from tests.unit.written_steps import SERVICE, arrival, decided, judged, opened
@@ -62,6 +63,7 @@ def test_rows_that_name_no_tenant_and_decisions_of_no_run_are_no_evidence_of_a_c
     found = judge([arrival("flood", 1)], [{**decided("", 1, tenant="quiet"), "run": None}, opened("flood")])
     assert (of(found, CHARGED)[0].samples, CHARGED in open_questions(found)) == (0, True)
     assert of(judge([arrival("flood", 1, tenant="flood")]), CHARGED)[0].samples == 1
+    assert failed(judge([arrival("flood", 1), arrival("flood", 2, tenant="quiet")])) == {CHARGED}
 
 
 @pytest.mark.parametrize(("n", "shown"), [(1, "t0"), (3, "t0, t1, t2"), (4, "t0, t1, t2 and 1 more")])
@@ -106,7 +108,7 @@ def test_where_nothing_is_kept_for_another_a_flood_may_use_the_limit(judge, shar
 
 
 def test_calls_of_others_and_at_a_dependency_of_no_known_limit_are_not_the_floods(judge):
-    rows = [*under_way(2), *under_way(2, "quiet"), *under_way(9, dependency="elsewhere")]
+    rows = [*under_way(2), *under_way(2, "quiet"), *under_way(9, dependency="a")]
     found = judge(rows, shares=SHARES)
     assert [(each.subject, each.measured) for each in of(found, IN_FLIGHT)] == [("flood at billing reads", 2)]
 
@@ -179,11 +181,12 @@ def seen(verdict):
 
 
 def test_a_flood_was_one_that_waited_or_was_shed_itself(judge):
-    """One step waited and was served, one waited and was shed, one was shed at once, and one was served at once."""
+    """One step waited and was served, one waited and was shed, one was shed at once, and two were served at once."""
     rows = [
         decided("flood", 1, "queued"), decided("flood", 2, "served"),
         decided("flood", 1, "queued", step="b0.1"), decided("flood", 2, "throttled", step="b0.1"),
         decided("flood", 1, "throttled", step="b0.2"), decided("flood", 1, "served", step="b0.3"),
+        decided("flood", 1, "served", step="b0.4"),
         *waiting(5, "quiet"), decided("stranger", 1, "throttled"),
     ]  # fmt: skip
     found = seen(judge((), rows))
@@ -215,11 +218,35 @@ def test_protected_tenants_are_those_that_have_slots(judge):
 
 
 def test_the_margin_is_half_of_the_longest_service_time(judge):
-    """Of the two dependencies, 50 ms and 90 ms. Calls in calm and in the burst, one each second, 30 ms as they are."""
+    """Of the two dependencies, 50 ms and 90 ms. Two calls in calm and two in the burst."""
     calls = [
-        call("quiet", at, action="submit", due_ns=at * 10**9, done_ns=at * 10**9 + 30_000_000) for at in range(80)
+        call("quiet", at, action="submit", due_ns=at * 10**9, done_ns=at * 10**9 + 30_000_000) for at in (0, 1, 50, 51)
     ]  # fmt: skip
     slow = {**SERVICE, "service_time": "90ms"}
     found = judge(calls=calls, dependencies={"billing": SERVICE, "slow": slow})
     assert [each.bound for each in of(found, "mean latency up")] == [45]
     assert [each.bound for each in of(judge(calls=calls, params={"latency_up": "7ms"}), "mean latency up")] == [7]
+
+
+# --- what a profile may say
+
+
+def test_a_profile_that_says_nothing_more_is_judged_by_these():
+    assert Params().model_dump() == {
+        "served_down_pp": 1.0, "refusals_up_pp": 1.0, "latency_up": None, "confidence": 0.95, "flooded": 50,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "refused"),
+    [
+        ("served_down_pp", (0.001, 99.9), (0, 100)), ("refusals_up_pp", (0.001, 99.9), (0, 100)),
+        ("confidence", (0.8, 0.999), (0.799, 1.0)),
+    ],
+)  # fmt: skip
+def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(name, taken, refused):
+    for value in taken:
+        assert getattr(Params(**{name: value}), name) == value
+    for value in refused:
+        with pytest.raises(ValidationError):
+            Params(**{name: value})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
-from harness.checks.v04_bulkheads import NAME
+from harness.checks.v04_bulkheads import NAME, Params
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed, open_questions
 from tests.unit.written_steps import SERVICE, arrival, decided, judged, ns
@@ -375,3 +376,30 @@ def test_of_a_target_of_its_own_the_dependencies_are_those_that_its_runs_call(ju
     [finding] = of(alone, "dependencies with one")
     assert (finding.measured, finding.bound, finding.word) == (0, 1, "INCONCLUSIVE")
     assert "a tenant that calls another one" in alone.add.split("; ")
+
+
+# --- what a profile may say
+
+
+def test_a_profile_that_says_nothing_more_is_judged_by_these():
+    assert Params().model_dump() == {
+        "served_down_pp": 1.0, "refusals_up_pp": 1.0, "recovery_pp": 2.0, "latency_up": None, "confidence": 0.95,
+        "slots_up": 0.25, "timeouts": 20, "recovered": 0.95, "settle": ns(500), "back": 40, "mixed": 20,
+        "idle": ns(150), "held_idle": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "refused"),
+    [
+        ("served_down_pp", (0.001, 99.9), (0, 100)), ("recovery_pp", (0.001, 99.9), (0, 100)),
+        ("confidence", (0.8, 0.999), (0.799, 1.0)), ("slots_up", (0.001, 0.999), (0, 1)),
+        ("recovered", (0.001, 1), (0, 1.001)), ("held_idle", (0, 1_000_000), (-1, 1_000_001, 1.0)),
+    ],
+)  # fmt: skip
+def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(name, taken, refused):
+    for value in taken:
+        assert getattr(Params(**{name: value}), name) == value
+    for value in refused:
+        with pytest.raises(ValidationError):
+            Params(**{name: value})
