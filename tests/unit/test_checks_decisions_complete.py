@@ -141,7 +141,8 @@ def test_each_attempt_was_admitted_and_each_repeat_scheduled(attempts, admitted,
     mine = step(decisions=["admitted"] * admitted, attempts=attempts)
     mine.decisions += repeated(scheduled)
     found = list(complete._accounted([mine]))
-    assert rule(found, ADMITTED)[1:] == (unadmitted, attempts)
+    word = Word.FAIL if unadmitted else Word.PASS if attempts else Word.INCONCLUSIVE
+    assert rule(found, ADMITTED) == (word, unadmitted, attempts)
     assert rule(found, SCHEDULED)[1:] == (unscheduled, max(0, attempts - 1))
     assert rule(found, RECORDED) == (Word.PASS, 0.0, 0)
 
