@@ -14,6 +14,12 @@ from harness.report.results import Case, Results
 from harness.report.text import clean, count, quantity
 
 MOST_CASES, MOST_TOLD = 200, 30
+MOST_CHARACTERS = 65_000
+"""GitHub takes a comment of 65,536, and a step's summary of 1 MiB: to which several commands of a step may append."""
+
+_LEVELS = ((MOST_CASES, MOST_TOLD), (100, 20), (50, 10), (20, 5), (5, 2), (2, 1))
+"""Rows of a table, and cases told: the first that is short enough is taken, so nothing is ever cut within a line."""
+
 _ORDER = (Word.INVALID, Word.FAIL, Word.INCONCLUSIVE, Word.PASS)
 _SIGNS = {Word.PASS: "✅", Word.FAIL: "❌", Word.INCONCLUSIVE: "❔", Word.INVALID: "🚫"}
 _IN_CODE = re.compile(r"[^\w .,/…-]|_", re.ASCII)
@@ -32,6 +38,15 @@ def code(text: str, most: int = 120) -> str:
 
 
 def markdown(results: Results) -> str:
+    """At most MOST_CHARACTERS; what is left out is counted."""
+    for rows, told in _LEVELS:
+        text = _document(results, rows, told)
+        if len(text) <= MOST_CHARACTERS:
+            break
+    return text
+
+
+def _document(results: Results, rows: int, told: int) -> str:
     ordered = sorted(results.cases, key=lambda case: _ORDER.index(case.verdict.word))
     tally = [f"{n} {word.value}" for word in _ORDER if (n := sum(case.verdict.word is word for case in results.cases))]
     lines = [
@@ -45,35 +60,39 @@ def markdown(results: Results) -> str:
     telling = [case for case in ordered if case.verdict.word is not Word.PASS]
     held = [case for case in ordered if case.verdict.word is Word.PASS]
     if telling:
-        lines += [*_table(telling[:MOST_CASES]), "", *_told(telling)]
+        lines += [*_table(telling, rows), "", *_told(telling, told)]
     if held:
         several = "check" if len(held) == 1 else "checks"
         lines += [
             f"<details><summary>{len(held)} {several} PASS</summary>",
             "",
-            *_table(held[:MOST_CASES]),
+            *_table(held, rows),
             "",
             "</details>",
             "",
         ]
-    lines += [f"{md(note, 1_000)}  " for note in results.notes]
+    lines += [f"{md(note, 1_000)}  " for note in results.notes[:told]]
+    if len(results.notes) > told:
+        lines.append(f"and {len(results.notes) - told} notes more")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _table(cases: list[Case]) -> list[str]:
+def _table(cases: list[Case], most: int) -> list[str]:
     lines = ["| | check | measured | bound | evidence |", "|---|---|---:|---:|---:|"]
-    for case in cases:
+    for case in cases[:most]:
         verdict = case.verdict
         name = f"{case.situation}: {verdict.check}" if case.situation else verdict.check
         figures = (quantity(value, verdict.unit) for value in (verdict.measured, verdict.bound))
         cells = [f"{_SIGNS[verdict.word]} {verdict.word.value}", code(name), *(md(figure) for figure in figures)]
         lines.append(f"| {' | '.join([*cells, count(verdict.samples)])} |")
+    if len(cases) > most:
+        lines += ["", f"and {count(len(cases) - most)} more"]
     return lines
 
 
-def _told(cases: list[Case]) -> list[str]:
+def _told(cases: list[Case], most: int) -> list[str]:
     lines = []
-    for case in cases[:MOST_TOLD]:
+    for case in cases[:most]:
         verdict = case.verdict
         name = f"{case.situation}: {verdict.check}" if case.situation else verdict.check
         lines.append(f"- **{verdict.word.value}** {code(name)}: {md(verdict.sentence, 1_000)}")
@@ -83,6 +102,6 @@ def _told(cases: list[Case]) -> list[str]:
             lines.append(f"  - witnesses: {', '.join(code(witness, 60) for witness in verdict.witnesses)}")
         if case.folder:
             lines.append(f"  - ledger: {code(case.folder, 400)}")
-    if len(cases) > MOST_TOLD:
-        lines.append(f"- and {len(cases) - MOST_TOLD} more")
+    if len(cases) > most:
+        lines.append(f"- and {count(len(cases) - most)} more")
     return [*lines, ""]

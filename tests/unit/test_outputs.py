@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -125,5 +126,18 @@ def test_annotations_are_bounded_and_inconclusive_is_a_warning():
 
 def test_a_summary_is_bounded():
     text = markdown(results(*[verdict(Word.FAIL, f"a.n{n}", "x" * 5_000) for n in range(2_000)]))
-    assert len(text.encode()) < 200_000
+    assert len(text) < 65_536  # a comment of GitHub
     assert text.count("\n| ") <= MOST_CASES + 2
+    assert "\nand 1,800 more\n" in text or "\nand 1,900 more\n" in text
+
+
+@pytest.mark.parametrize("character", ["x", "@", "|", "<", "\x1b", "https://"])
+def test_a_summary_of_the_longest_texts_is_bounded_and_whole(character):
+    long = character * 5_000
+    word = {0: Word.FAIL, 1: Word.PASS}
+    cases = [replace(verdict(word[n % 2], f"a.{long}", long), add=long, witnesses=(long,) * 9) for n in range(400)]
+    made = replace(results(*cases), about=long, headline=long, notes=(long,) * 400)
+    text = markdown(made)
+    assert len(text) < 65_536
+    assert text.count("<details>") == text.count("</details>") == 1
+    assert re.search(r"and \d+ notes more\n$", text)
