@@ -9,6 +9,7 @@ from harness.checks.judge import judge_one
 from harness.checks.v05_retry_owner import NAME, Params
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import ONE_DEPENDENCY, by_hand
+from tests.unit.ledgers import manifest_edited
 
 MS = 1_000_000
 SMALL = {"steps": 1, "runs": 1, "delays": 3}
@@ -57,6 +58,15 @@ def found(folder, arrivals, *rows, **more):
 
 ROOM = {"retry_tokens": 2, "attempts": 9}
 ONE_STEP, TOKENS, ATTEMPTS = "attempts of one step", "retries beyond the tokens", "attempts beyond the envelope"
+
+
+def test_calls_of_runs_are_judged_so_whatever_the_target_is(tmp_path):
+    """Of a target of its own as of the bundled one: arrivals of steps, not of plain calls."""
+    act = {"due_ns": 0, "outcome": "served", "status": 200, "action": "open", "run_id": "r1"}
+    mine = by_hand(tmp_path, [opened()], attempts([503, 200]), calls=[act])
+    its_own = manifest_edited(mine, lambda manifest: manifest["target"].update(kind="url"))
+    told = judge_one(its_own, NAME, SMALL)
+    assert {finding.quantity: finding.measured for finding in told.findings}["failed once"] == 1
 
 
 # --- how many
@@ -131,6 +141,14 @@ def test_all_attempts_of_a_step_are_of_one_owner_and_layer_and_no_number_comes_t
     rows = [call(at=0, **first), call(at=100, **second), call(200, run="r2", owner="z", layer="z", attempt=1)]
     told = found(tmp_path, rows)
     assert (told[SEVERAL], told[TWICE]) == ((several, 1), (twice, 1))
+
+
+def test_the_layers_of_the_worst_step_are_named_and_counted(tmp_path):
+    layers = [call(layer=layer, at=i * 100) for i, layer in enumerate(("b", "a", "b"))]
+    said = verdict(tmp_path, layers, envelope={"retry_tokens": 1}).sentence
+    assert said.startswith(
+        "Step r1/b0.0: 3 attempts by 2 layers (b, a) where at most 2 are allowed (1 + 1 retry tokens)"
+    )
 
 
 def test_layers_are_named_where_they_differ_and_else_the_owners(tmp_path):
