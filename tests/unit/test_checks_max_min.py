@@ -35,7 +35,7 @@ def test_windows_end_with_the_nanosecond_in_which_the_last_call_left(tmp_path, u
     trial = written(tmp_path / "t", {"A": waiting(until_ns)})
     found = judge_one(trial, NAME, {"window": "1s"})
     assert found.word is Word.INCONCLUSIVE
-    told = f"Somebody waited all through {windows} windows of 1000 ms; 5 are needed to say who is next."
+    told = "Somebody waited all through 4 windows of 1000 ms; 5 are needed to say who is next."
     assert (found.sentence == told) is (windows < 5)
 
 
