@@ -167,3 +167,108 @@ def test_what_a_bucket_grants():
     assert granted(asks, limit) == 5
     assert granted(asks, limit, full=False) == 3
     assert granted(asks[:0], limit) == 0
+
+
+# --- at the bounds
+
+
+def told(folder, calls, limits, phases=None, **params):
+    """calls: tenant -> (second, outcome) of each; a call takes no time."""
+    rows = {
+        name: [{"due_ns": round(at * S), "done_ns": round(at * S), "outcome": outcome} for at, outcome in mine]
+        for name, mine in calls.items()
+    }
+    trial = written(folder, {"A": [], "D": [], **rows}, {"phases": phases or {}})
+    return judge_one(trial, NAME, {"limits": limits, **params})
+
+
+def served(n, at=1):
+    return [(at, "served")] * n
+
+
+def refused(n, at=1):
+    return [(at, "throttled")] * n
+
+
+TEN = {"D": {"rate": "0/s", "burst": 10}}
+
+
+@pytest.mark.parametrize(
+    ("n", "over", "word"), [(11, 0.1, Word.PASS), (12, 0.1, Word.FAIL), (15, 0.5, Word.PASS), (16, 0.5, Word.FAIL)]
+)
+def test_what_may_be_over_the_limit_is_a_share_of_it(tmp_path, n, over, word):
+    finding = told(tmp_path, {"D": served(n)}, TEN, over=over).findings[0]
+    assert (finding.measured, finding.bound, finding.word) == (n / 10, 1 + over, word)
+
+
+def test_only_the_tenants_own_calls_that_were_sent_count(tmp_path):
+    calls = {"A": served(99), "D": [*served(9), *refused(20)]}
+    verdict = told(tmp_path, calls, TEN)
+    assert (verdict.word, verdict.findings[0].samples) == (Word.PASS, 9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit", "breach", "word"),
+    [
+        (15, TEN, 0.5, Word.PASS), (14, TEN, 0.5, Word.INCONCLUSIVE), (20, TEN, 1.0, Word.PASS),
+        (2, {"D": {"rate": "0/s", "burst": 1}}, 0.5, Word.PASS), (0, TEN, 0.5, Word.INCONCLUSIVE),
+    ],
+)  # fmt: skip
+def test_a_limit_is_put_to_the_test_by_asking_for_so_much_more_than_it_grants(tmp_path, asked, limit, breach, word):
+    burst = limit["D"]["burst"]
+    verdict = told(tmp_path, {"D": [*served(min(burst, asked)), *refused(max(0, asked - burst))]}, limit, breach=breach)
+    assert verdict.word is word
+    if not asked:
+        assert verdict.findings[0].measured == 0
+
+
+@pytest.mark.parametrize(("had", "word"), [(5, Word.PASS), (4, Word.FAIL)])
+def test_at_least_its_share_of_what_is_granted_must_be_served(tmp_path, had, word):
+    verdict = told(tmp_path, {"D": [*served(had), *refused(20)]}, TEN, least=0.5)
+    assert verdict.word is word
+    finding = next(one for one in verdict.findings if one.quantity == "served, of what its limit grants")
+    assert (finding.samples, finding.measured, finding.bound) == (10, had / 10, 0.5)
+    if word is Word.PASS:
+        assert finding.note == "at least"
+    else:
+        assert "D, the trial: served 4 of the 10 that its limit grants" in finding.note
+
+
+@pytest.mark.parametrize(("asked", "judged_"), [(10, False), (11, True)])
+def test_who_does_not_ask_for_more_than_the_limit_is_not_said_to_starve(tmp_path, asked, judged_):
+    quantities = {one.quantity for one in told(tmp_path, {"D": refused(asked)}, TEN, least=0.5).findings}
+    assert ("served, of what its limit grants" in quantities) is judged_
+
+
+def test_of_a_phase_only_that_is_granted_which_does_not_hang_on_what_came_before(tmp_path):
+    """The bucket of ten was emptied just before the burst, in which two more are granted."""
+    calls = [*served(10, 10), (11, "throttled"), *served(1, 12), *served(1, 13), *refused(20, 13)]
+    limit = {"D": {"rate": "1/s", "burst": 10}}
+    verdict = told(tmp_path, {"D": calls}, limit, {"burst": ["11s", "50s"]}, least=0.5)
+    granted_to = {one.subject: one.samples for one in verdict.findings if one.quantity.startswith("served, of what")}
+    assert granted_to == {"D, the trial": 13, "D, burst": 2}
+
+
+def test_a_phase_in_which_nothing_is_granted_for_certain_starves_nobody(tmp_path):
+    calls = [*served(10), *refused(20, 11)]
+    verdict = told(tmp_path, {"D": calls}, TEN, {"burst": ["11s", "50s"]}, least=0.5)
+    one = next(one for one in verdict.findings if one.subject == "D, burst" and one.unit == "share")
+    assert (one.measured, str(one.word)) == (1.0, "PASS")
+
+
+def test_a_limit_that_is_broken_everywhere_is_told_first_where_it_is_worst_and_each_part_once(tmp_path):
+    calls = [*served(20), *served(12, 20)]
+    limit = {"D": {"rate": "1/s", "burst": 5}}
+    verdict = told(tmp_path, {"D": calls}, limit, {"calm": ["0s", "10s"], "burst": ["10s", "50s"]})
+    assert [(one.subject, str(one.word)) for one in verdict.findings] == [("D, calm", "FAIL")]
+    assert verdict.measured == 4
+
+
+def test_who_is_unknown_is_named(tmp_path):
+    assert "the trial has no tenant X" in told(tmp_path / "x", {}, {"X": TEN["D"]}).sentence
+    assert "it is not said what the limits are" in told(tmp_path / "none", {}, {}).sentence
+
+
+def test_a_rate_that_is_a_fraction_is_granted_exactly():
+    limit = Limit(rate="20/m", burst=1)
+    assert [granted(np.array([0, at]), limit) for at in (3 * S - 1, 3 * S)] == [1, 2]

@@ -24,8 +24,12 @@ def test_a_frame_is_made_once_a_trial_and_apart_from_the_other_frame_of_it(tmp_p
     assert "step_rows" in mine.memo
 
 
-def test_classes_are_in_order_of_precedence():
-    assert step_rows.CLASSES == ("interactive", "approval_resume", "autonomous", "maintenance")
+def test_classes_are_in_order_of_precedence(tmp_path):
+    names = ("maintenance", "approval_resume", "autonomous", "interactive")
+    rows = [said(1, "step", "queued", step=name, traffic_class=name) for name in names]
+    steps = frame(tmp_path, decisions=rows).steps.values()
+    ordered = sorted(steps, key=lambda step: step_rows.CLASSES.index(step.told("traffic_class")))
+    assert [step.step for step in ordered] == ["interactive", "approval_resume", "autonomous", "maintenance"]
 
 
 @pytest.mark.parametrize("outcome", FROM_SERVICE)
@@ -111,7 +115,8 @@ def test_steps_of_a_dependency(tmp_path):
 def test_each_row_is_of_the_step_that_it_names_and_rows_that_name_none_are_of_nobody(tmp_path):
     decisions = [
         said(1, "run", "opened"), said(1, "run", "opened", run="child", parent_run="r"),
-        said(2, "run", "ended", run="child", parent_run="r"), said(2, "step", "opened", step="b0.0", parent_run="r"),
+        said(1, "run", "opened", run="other", parent_run="r"), said(2, "run", "ended", run="child", parent_run="r"),
+        said(2, "step", "opened", step="b0.0", parent_run="r"),
         *(said(3, kind, "x", step="b0.0") for kind in ("step", "retry", "readback", "late", "cost", "circuit")),
         said(4, "step", "x", step=None), said(5, "step", "x", run=None, step="b0.0"),
         said(6, "circuit", "opened", run=None, dependency="model"), said(7, "limit", "raised", run=None),
@@ -123,13 +128,13 @@ def test_each_row_is_of_the_step_that_it_names_and_rows_that_name_none_are_of_no
     ]  # fmt: skip
     effects = [{"t_ns": 1, "run": "r"}, {"t_ns": 2, "step": "b0.0"}, {"t_ns": 3, "run": "r", "step": "b0.0"}]
     mine = frame(tmp_path, decisions=decisions, arrivals=arrivals, effects=effects)
-    assert (list(mine.steps), list(mine.runs)) == (["r/b0.0"], ["r", "child"])
+    assert (list(mine.steps), list(mine.runs)) == (["r/b0.0"], ["r", "child", "other"])
     step = mine.steps["r/b0.0"]
     assert [row["kind"] for row in step.decisions] == ["step", "step", "retry", "readback", "late"]
     assert [row["t_ns"] for row in step.attempts] == [MS, 5 * MS]
     assert [row["t_ns"] for row in step.readbacks] == [3 * MS, 7 * MS]
     assert step.effects == effects[2:]
-    assert (mine.runs["r"].steps, mine.runs["r"].children, mine.runs["child"].children) == ([step], 1, 0)
+    assert (mine.runs["r"].steps, mine.runs["r"].children, mine.runs["child"].children) == ([step], 2, 0)
     assert len(mine.runs["r"].decisions) == 9
     assert {name: [row["outcome"] for row in rows] for name, rows in mine.circuits.items()} == {
         "model": ["opened", "closed"]
