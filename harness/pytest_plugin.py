@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import ipaddress
 import os
 import re
 import stat
@@ -269,7 +270,7 @@ def lock_of(target: Target) -> Path:
     from harness.errors import BadInput
 
     url = urlsplit(target if isinstance(target, str) else target.target.url)
-    where = f"{(url.hostname or '').lower()}:{url.port or (443 if url.scheme == 'https' else 80)}"
+    where = f"{_one_name(url.hostname or '')}:{url.port or (443 if url.scheme == 'https' else 80)}"
     folder = Path(tempfile.gettempdir()) / f"overload-locks-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -283,6 +284,16 @@ def lock_of(target: Target) -> Path:
             f"{folder}: is not a folder of yours, so it is no place for a lock; set TMPDIR to another folder"
         )
     return folder / f"{hashlib.sha256(where.encode()).hexdigest()[:16]}.lock"
+
+
+def _one_name(host: str) -> str:
+    """localhost, 127.0.0.1 and ::1 are one machine, this one: two names for it must not be two locks."""
+    name = host.lower().rstrip(".")
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return "localhost" if name.endswith(".localhost") else name
+    return "localhost" if address.is_loopback else address.compressed
 
 
 def tell(verdicts: Sequence[Verdict], folder: Path, allow_inconclusive: bool) -> None:

@@ -141,7 +141,10 @@ def test_one_lock_a_host_and_port(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     same = [lock_of(url) for url in ("http://127.0.0.1:80", "http://127.0.0.1/", "http://127.0.0.1:80/base")]
     assert len(set(same)) == 1
-    assert lock_of("http://LOCALHOST:80") == lock_of("http://localhost:80")
+    for name in ("localhost", "LOCALHOST", "localhost.", "shop.localhost", "[::1]", "[0:0::1]", "127.0.0.1"):
+        assert lock_of(f"http://{name}:80") in same, name  # one machine, whatever it is called
+    assert lock_of("http://shop.example:80") == lock_of("http://SHOP.example.:80")
+    assert lock_of("http://shop.example:80") not in same
     assert lock_of("http://127.0.0.1:81") not in same
     document = {"name": "staging", "url": "http://127.0.0.1:80", "call": {"path": "/x"}}
     assert lock_of(target_from_document(document, tmp_path)) in same
