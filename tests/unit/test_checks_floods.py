@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from harness.checks import flood_expensive as expensive
+from harness.checks import flood_rows
 from harness.checks.cost_rows import cost_frame
-from harness.checks.flood_rows import Unmoved
 from harness.checks.judge import judge_one
 from harness.checks.verdict import Word
 from tests.unit.cost_trials import document, found, group, ns, opened, told, turned_away
@@ -134,7 +134,16 @@ def test_without_others_before_it_nobody_knows_what_is_slow(tmp_path):
 @pytest.mark.parametrize("params", [{"lost": 1.5}, {"lost": -0.1}, {"slower": 0.5}])
 def test_shares_are_shares(params):
     with pytest.raises(ValidationError):
-        Unmoved.model_validate(params)
+        flood_rows.Unmoved.model_validate(params)
+
+
+@pytest.mark.parametrize("given", [{}, {"lost": 0.01}])
+def test_unless_told_otherwise_a_hundredth_may_be_lost_and_threefold_time_be_taken(tmp_path, given):
+    """Of forty one is more than a hundredth; ten before the flood, at its instant and later forty."""
+    rows = [*turns(10, 1), *turns(39, 6, took=0.35), turn("north", "l", 5.0, outcome="failed")]
+    costs = cost_frame(told(tmp_path / "t", document(COST, {name: [group()] for name in TENANTS}), *rows, *flood()))
+    rules = flood_rows.unmoved(costs, ["north"], ns(5), flood_rows.Unmoved.model_validate(given))
+    assert [r.finding.word for r in rules] == [Word.FAIL, Word.FAIL, Word.PASS, Word.PASS]
 
 
 # --- a flood of small requests
@@ -357,8 +366,8 @@ def test_of_a_request_of_which_nothing_is_known_nothing_is_beyond(tmp_path):
     trial = told(tmp_path / "t", document(COST, {name: [group()] for name in TENANTS}), opened("flood", "f", 1))
     costs = cost_frame(trial)
     mine = costs.requests[0]
-    mine.group = None
-    assert expensive.agents_of(None) == 0
-    assert not expensive._beyond(costs, mine)
     mine.tenant = "north"
     assert not expensive._beyond(costs, mine)
+    mine.tenant, mine.group = "flood", None
+    assert not expensive._beyond(costs, mine)
+    assert expensive.agents_of(None) == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from harness.checks import replan_share
 from harness.checks.judge import judge_one
-from harness.checks.replan_share import Params
 from harness.checks.verdict import Word
 from tests.unit.attempt_rows import S, tried
 from tests.unit.ledgers import written
@@ -94,7 +94,7 @@ def test_one_call_in_calm_is_its_own_share_where_one_is_enough(tmp_path):
 @pytest.mark.parametrize("params", [{"alert_over": 1.5}, {"alert_rise": -0.1}, {"fail_over": 2}])
 def test_shares_are_shares(params):
     with pytest.raises(ValidationError):
-        Params.model_validate(params)
+        replan_share.Params.model_validate(params)
 
 
 def test_without_a_calm_phase_there_is_no_rise(tmp_path):
