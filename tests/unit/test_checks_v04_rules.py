@@ -144,6 +144,12 @@ def test_of_a_target_of_its_own_half_of_a_service_time_is_not_known(judge):
     assert subjects(judge(target="url", params={"latency_up": "20ms"}), "calls in calm") == {"look", "note"}
 
 
+@pytest.mark.parametrize("gone", ["calm", "burst"])
+def test_without_either_phase_there_is_nothing_to_compare(judge, gone):
+    found = judge(phases={name: span for name, span in PHASES.items() if name != gone})
+    assert (found.word, found.add) == (Word.INCONCLUSIVE, "`phases: {calm, burst}`")
+
+
 # --- slots in use
 
 
@@ -189,6 +195,12 @@ def test_admissions_at_another_bulkhead_or_that_do_not_tell_are_not_counted(judg
     ]  # fmt: skip
     found = judge((), (), rows)
     assert [(each.subject, each.measured) for each in of(found, IN_USE)] == [("customer reads", 0)]
+
+
+def test_of_a_target_of_its_own_no_limit_is_known_that_they_might_rise_within(judge):
+    found = judge((), (), [*admitted(50, 1, 10), *admitted(50, 9, 50)], {"latency_up": "20ms"}, target="url")
+    assert of(found, IN_USE) == []
+    assert {each.measured for each in of(found, "admissions with slots in use")} == {50, 0}
 
 
 # --- what comes back
