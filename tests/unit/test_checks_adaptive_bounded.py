@@ -104,8 +104,9 @@ def test_reads_in_flight_are_those_that_the_layer_has_not_given_up(tmp_path, row
 
 
 def test_those_that_were_in_flight_at_once_are_named(tmp_path):
-    verdict = judged(tmp_path, *crowd(5), read(50, 100, "before"), read(120, 130, "later"), read(200, 201, "after"))
-    assert verdict.witnesses == ("r/c0", "r/c1", "r/c2", "r/c3", "r/c4", "r/later")
+    others = read(50, 120, "before"), read(120, 130, "d"), read(120, 130, "e"), read(200, 201, "after")
+    verdict = judged(tmp_path, *crowd(4), *others)
+    assert verdict.witnesses == ("r/c0", "r/c1", "r/c2", "r/c3", "r/d", "r/e")
     assert "6 reads were in flight at 0.12 s" in verdict.sentence
 
 
