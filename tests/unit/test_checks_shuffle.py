@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from harness.checks import shuffle
+from harness.checks.context import profile_of
 from harness.checks.judge import judge_one
 from harness.checks.shuffle import NAME
 from harness.checks.verdict import Word
@@ -91,7 +93,9 @@ def test_where_no_wait_is_told_the_latency_from_due_counts(tmp_path):
     rows[1].update(queue_wait_ns=-1)
     slow = light()
     slow[1].update(queue_wait_ns=-1, done_ns=slow[1]["due_ns"] + 900 * MS)
-    assert hurt(judged(tmp_path, [rows, slow], {**HANDS, "wait": "500ms"})) == 1
+    at_once = light(0)
+    at_once[1].update(done_ns=at_once[1]["due_ns"] + 900 * MS)
+    assert hurt(judged(tmp_path, [rows, slow, at_once], {**HANDS, "wait": "500ms"})) == 1
 
 
 @pytest.mark.parametrize("ordinary", [[], ["heavy", "l0"]])
@@ -107,3 +111,70 @@ def test_a_flood_that_lost_less_than_a_tenth_of_its_calls_is_none_whoever_is_hur
     assert found.word == row.word == word
     if word == "FAIL":
         assert found.witnesses == ("1.1", "2.1", "3.1", "4.1")
+
+
+@pytest.mark.parametrize(
+    ("phases", "plain"), [({"calm": ["0s", "30s"], "burst": ["30s", "35s"]}, (30, 35)), ({}, (0, 100))]
+)
+def test_a_heavy_tenant_floods_while_its_rate_is_above_its_base_and_without_such_steps_in_the_burst_or_all_the_time(
+    tmp_path, phases, plain
+):
+    """In order of time, and not those that are light."""
+
+    def rate(from_s, to_s):
+        above = {"from": f"{from_s}s", "to": f"{to_s}s", "rate": "9/s"}
+        return {"rate": ["1/s", above, {"from": "90s", "to": "95s", "rate": "0.5/s"}]}
+
+    tenants = {"late": rate(60, 80), "light": rate(10, 20), "early": rate(40, 50), "plain": {"rate": "1/s"}}
+    profile = {"tenants": tenants, "ordinary": ["light"], "phases": phases}
+    trial = written(tmp_path / "t", {name: [] for name in tenants}, profile)
+    windows = shuffle._windows(profile_of(trial))
+    told = [(name, window.from_ns // 10**9, window.to_ns // 10**9) for name, window in windows]
+    assert told == [("plain", *plain), ("early", 40, 50), ("late", 60, 80)]
+    overlap = shuffle._overlapping(windows)
+    assert overlap == ("" if phases else "plain and early")
+    touching = [windows[1], (windows[2][0], windows[2][1].model_copy(update={"from_ns": 50 * 10**9}))]
+    assert shuffle._overlapping(touching) == ""
+
+
+def test_a_flood_is_judged_once_its_queues_are_full(tmp_path):
+    """From two fifths of it on: 56 s of 40 to 80. Calls before, and those of calm, hurt nobody and are not shown."""
+    early = steady(1, 10, 11) + steady(1, 50, 51, queue_wait_ns=900 * MS)
+    at = steady(1, 55.9, 56, queue_wait_ns=900 * MS) + steady(1, 56, 57, queue_wait_ns=900 * MS)
+    after = steady(1, 80, 81, queue_wait_ns=900 * MS)
+    found = judged(tmp_path, [early, at, after, light(), light(900)])
+    row = next(finding for finding in found.findings if finding.subject == "by heavy")
+    assert (row.measured, row.samples, found.samples) == (2, 3, 3)
+    assert (found.word, found.witnesses) == (Word.FAIL, ("2.1", "5.1"))
+
+
+@pytest.mark.parametrize(("share", "word"), [(0.5, "PASS"), (0.4, "INCONCLUSIVE")])
+def test_light_tenants_that_are_hurt_in_calm_are_no_measure(tmp_path, share, word):
+    hurt_in_calm = steady(1, 10, 11, queue_wait_ns=900 * MS) + steady(1, 70, 71)
+    found = judged(tmp_path, [hurt_in_calm, light()], {"queues": 16, "hand": 1, "calm_hurt": share})
+    assert found.word == word
+    if word == "INCONCLUSIVE":
+        assert found.sentence == ("1 of 2 light tenants were hurt without any flood: the service is too small.")
+    calm = [finding for finding in found.findings if finding.quantity == shuffle.HURT_CALM]
+    assert [(finding.measured, finding.samples) for finding in calm] == [(1, 2)]
+    none = judged(tmp_path, [hurt_in_calm, light()], phases={})
+    assert [finding.quantity for finding in none.findings] == [shuffle.HURT]
+
+
+def test_a_heavy_tenant_without_a_call_filled_nothing(tmp_path):
+    trial = written(tmp_path / "t", {"heavy": [], "l0": light()}, {"ordinary": ["l0"]})
+    found = judge_one(trial, NAME, HANDS)
+    assert (found.word, found.samples) == (Word.INCONCLUSIVE, 0)
+    assert found.sentence == "No heavy tenant was heavy enough to fill its queues."
+
+
+@pytest.mark.parametrize(
+    ("hand", "lights", "hurt_ones", "word"),
+    [(1, 100, 6, "PASS"), (1, 20, 19, "FAIL"), (4, 200, 1, "PASS"), (4, 200, 9, "FAIL"), (2, 9, 0, "INCONCLUSIVE")],
+)
+def test_so_many_are_hurt_by_chance_and_so_few_tell_nothing(tmp_path, hand, lights, hurt_ones, word):
+    rows = [light(900) if i < hurt_ones else light() for i in range(lights)]
+    found = judged(tmp_path, rows, {"queues": 16, "hand": hand})
+    assert (found.word, found.measured, found.samples) == (word, hurt_ones, lights)
+    if word == "INCONCLUSIVE":
+        assert found.add.endswith(" times as many light tenants")
