@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.checks.v01_fan_out import NAME, Params
+from harness.checks.registry import CHECKS
+from harness.checks.v01_fan_out import NAME
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed
 from tests.unit.written_steps import arrival, decided, judged
@@ -287,4 +288,4 @@ def test_who_has_sub_agents_may_be_refused_for_what_they_took(judge):
 
 
 def test_a_profile_that_says_nothing_more_is_judged_by_these():
-    assert Params().model_dump() == {"runs": 5, "within": 20}
+    assert CHECKS[NAME].params().model_dump() == {"runs": 5, "within": 20}

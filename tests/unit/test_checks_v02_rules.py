@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from harness.checks.v02_foreground import NAME, Params
+from harness.checks.registry import CHECKS
+from harness.checks.v02_foreground import NAME
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed, open_questions
 from tests.unit.written_steps import MS, SERVICE, arrival, decided, judged, ns
@@ -248,6 +249,7 @@ def test_without_reserves_or_of_a_target_of_its_own_nothing_is_to_be_taken_back(
     rows = [*at_once(1, "people", 990, 1), *at_once(4)]
     assert not of(judge(rows, reserves={}), BEYOND)
     assert not of(judge(rows, target="url"), BEYOND)
+    assert FIRST not in failed(judge(at_once(1, begin_ms=1_150), waits(), target="url"))
     assert not of(judge(at_once(1, "people")), BEYOND)
 
 
@@ -331,6 +333,8 @@ def test_people_are_served_as_often_as_the_floor_says(judge, served, params, bro
     assert SERVED in failed(found) if broken else SERVED not in failed(found)
     [finding] = of(found, SERVED)
     assert (finding.measured, finding.samples) == (served / 40, 40 + served)
+    # Whose wait is told: who was served, in the burst once lent calls have ended.
+    assert [each.measured for each in of(found, "p95 latency")] == [served - 1]
 
 
 def test_a_call_is_served_in_the_phase_in_which_it_was_done(judge):
@@ -391,7 +395,7 @@ def test_the_margin_of_the_p95_is_the_longest_service_that_people_call(judge):
 
 
 def test_a_profile_that_says_nothing_more_is_judged_by_these():
-    assert Params().model_dump() == {
+    assert CHECKS[NAME].params().model_dump() == {
         "latency_up": None, "settle": None, "served": None, "served_share": 0.9, "refusals_up_pp": 1.0,
         "confidence": 0.95, "started": 50 * MS, "background": 20,
     }  # fmt: skip
@@ -406,7 +410,7 @@ def test_a_profile_that_says_nothing_more_is_judged_by_these():
 )  # fmt: skip
 def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(name, taken, refused):
     for value in taken:
-        assert getattr(Params(**{name: value}), name) == value
+        assert getattr(CHECKS[NAME].params(**{name: value}), name) == value
     for value in refused:
         with pytest.raises(ValidationError):
-            Params(**{name: value})
+            CHECKS[NAME].params(**{name: value})

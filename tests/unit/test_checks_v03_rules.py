@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from harness.checks.v03_tenant_share import NAME, Params
+from harness.checks.registry import CHECKS
+from harness.checks.v03_tenant_share import NAME
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed, open_questions
 from tests.unit.written_steps import SERVICE, arrival, decided, judged, opened
@@ -232,7 +233,7 @@ def test_the_margin_is_half_of_the_longest_service_time(judge):
 
 
 def test_a_profile_that_says_nothing_more_is_judged_by_these():
-    assert Params().model_dump() == {
+    assert CHECKS[NAME].params().model_dump() == {
         "served_down_pp": 1.0, "refusals_up_pp": 1.0, "latency_up": None, "confidence": 0.95, "flooded": 50,
     }  # fmt: skip
 
@@ -246,7 +247,7 @@ def test_a_profile_that_says_nothing_more_is_judged_by_these():
 )  # fmt: skip
 def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(name, taken, refused):
     for value in taken:
-        assert getattr(Params(**{name: value}), name) == value
+        assert getattr(CHECKS[NAME].params(**{name: value}), name) == value
     for value in refused:
         with pytest.raises(ValidationError):
-            Params(**{name: value})
+            CHECKS[NAME].params(**{name: value})

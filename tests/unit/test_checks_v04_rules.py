@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from harness.checks.v04_bulkheads import NAME, Params
+from harness.checks.registry import CHECKS
+from harness.checks.v04_bulkheads import NAME
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed, open_questions
 from tests.unit.written_steps import SERVICE, arrival, decided, judged, ns
@@ -394,7 +395,7 @@ def test_of_a_target_of_its_own_the_dependencies_are_those_that_its_runs_call(ju
 
 
 def test_a_profile_that_says_nothing_more_is_judged_by_these():
-    assert Params().model_dump() == {
+    assert CHECKS[NAME].params().model_dump() == {
         "served_down_pp": 1.0, "refusals_up_pp": 1.0, "recovery_pp": 2.0, "latency_up": None, "confidence": 0.95,
         "slots_up": 0.25, "timeouts": 20, "recovered": 0.95, "settle": ns(500), "back": 40, "mixed": 20,
         "idle": ns(150), "held_idle": 1,
@@ -411,7 +412,7 @@ def test_a_profile_that_says_nothing_more_is_judged_by_these():
 )  # fmt: skip
 def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(name, taken, refused):
     for value in taken:
-        assert getattr(Params(**{name: value}), name) == value
+        assert getattr(CHECKS[NAME].params(**{name: value}), name) == value
     for value in refused:
         with pytest.raises(ValidationError):
-            Params(**{name: value})
+            CHECKS[NAME].params(**{name: value})
