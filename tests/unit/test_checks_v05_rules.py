@@ -310,6 +310,12 @@ def test_a_sub_agent_has_the_tokens_that_it_was_opened_with(tmp_path, given, lef
     assert found(tmp_path, rows, [*runs, scheduled(50, left, "r2")], envelope=ROOM)[UNPAID] == (unpaid, 1)
 
 
+@pytest.mark.parametrize(("left", "unpaid"), [(1, 0), (2, 1)])
+def test_a_sub_agent_whose_opening_is_not_told_has_what_its_root_asked_for(tmp_path, left, unpaid):
+    ended = {"kind": "run", "outcome": "ended", "run": "r2", "parent_run": "r1", "t_ns": 900 * MS}
+    assert found(tmp_path, [call(200)], [ended, scheduled(50, left, "r2")], envelope=ROOM)[UNPAID] == (unpaid, 1)
+
+
 def test_a_retry_of_a_run_that_is_told_nowhere_else_hides_no_other(tmp_path):
     decided = [scheduled(50, 2, "elsewhere"), scheduled(50, 2, "r1")]
     assert found(tmp_path, attempts([503, 200]), decided, envelope=ROOM)[UNPAID] == (1, 2)
@@ -353,11 +359,11 @@ def test_first_delays_are_judged_where_there_are_enough_that_are_their_own(tmp_p
 
 
 def test_each_dependency_has_its_own_delays_and_the_most_are_evidence(tmp_path):
-    rows = [*delayed(100, 150, 200, name="a"), *delayed(50, 50, 50, 50, dependency="customer", name="b")]
+    rows = [*delayed(50, 50, 50, 50, dependency="customer", name="b"), *delayed(100, 150, 200, name="a")]
     rows += delayed(1, 2, dependency="rare", name="c")
     told = verdict(tmp_path, rows, telling=False)
-    spreads = {f.subject: (f.word, f.measured, f.samples) for f in told.findings if f.quantity == SPREAD}
-    assert spreads == {"billing": (Word.PASS, pytest.approx(2 / 3), 3), "customer": (Word.FAIL, 0, 4)}
+    spreads = [(f.subject, f.word, f.measured, f.samples) for f in told.findings if f.quantity == SPREAD]
+    assert spreads == [("billing", Word.PASS, pytest.approx(2 / 3), 3), ("customer", Word.FAIL, 0, 4)]
     assert next(f.measured for f in told.findings if f.quantity == DELAYS) == 4
     assert set(told.witnesses) == {f"b{i}/b0.0" for i in range(4)}
 
