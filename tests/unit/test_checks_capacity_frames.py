@@ -16,7 +16,7 @@ from tests.unit.capacity_rows import CALLS_ONLY, MS, asked, profile, said, seen,
 from tests.unit.cost_trials import S, group
 from tests.unit.ledgers import edited
 
-ACTIONS = ("OPEN_RUN", "SUBMIT", "CANCEL", "FINISH")
+ACTIONS = {"OPEN_RUN": "open", "SUBMIT": "submit", "CANCEL": "cancel", "FINISH": "finish"}
 
 
 def frame(tmp_path, **rows) -> Frame:
@@ -40,9 +40,10 @@ def test_each_class_of_traffic_is_in_the_foreground_or_in_the_background(tmp_pat
 
 
 def test_actions_are_named_as_callers_name_them():
-    calls = tuple({"action": getattr(workload, name), "outcome": name} for name in ACTIONS)
+    calls = tuple({"action": action, "outcome": name} for name, action in ACTIONS.items())
     run = Run("r", None, None, None, None, None, calls)
     assert {name: run.told(getattr(frames, name)) for name in ACTIONS} == {name: [name] for name in ACTIONS}
+    assert {name: getattr(workload, name) for name in ACTIONS} == ACTIONS
 
 
 # --- steps
