@@ -131,7 +131,7 @@ def test_without_others_before_it_nobody_knows_what_is_slow(tmp_path):
     assert (found(verdict, SLOWER).word, found(verdict, SLOWER).samples) == (Word.INCONCLUSIVE, 0)
 
 
-@pytest.mark.parametrize("params", [{"lost": 1.5}, {"lost": -0.1}, {"slower": 0.5}])
+@pytest.mark.parametrize("params", [{"lost": -0.1}, {"slower": 0.5}])
 def test_shares_are_shares(params):
     with pytest.raises(ValidationError):
         flood_rows.Unmoved.model_validate(params)
@@ -144,6 +144,8 @@ def test_unless_told_otherwise_a_hundredth_may_be_lost_and_threefold_time_be_tak
     costs = cost_frame(told(tmp_path / "t", document(COST, {name: [group()] for name in TENANTS}), *rows, *flood()))
     rules = flood_rows.unmoved(costs, ["north"], ns(5), flood_rows.Unmoved.model_validate(given))
     assert [r.finding.word for r in rules] == [Word.FAIL, Word.FAIL, Word.PASS, Word.PASS]
+    with pytest.raises(ValidationError):
+        flood_rows.Unmoved.model_validate({"lost": 1.5})
 
 
 # --- a flood of small requests

@@ -92,7 +92,8 @@ def test_one_call_in_calm_is_its_own_share_where_one_is_enough(tmp_path):
 
 
 @pytest.mark.parametrize("params", [{"alert_over": 1.5}, {"alert_rise": -0.1}, {"fail_over": 2}])
-def test_shares_are_shares(params):
+def test_no_share_is_more_than_all_and_all_may_be(tmp_path, params):
+    assert judged(tmp_path, {"fail_over": 1.0}, A=calls(0, (10, 8, 8))).word is Word.PASS
     with pytest.raises(ValidationError):
         replan_share.Params.model_validate(params)
 
