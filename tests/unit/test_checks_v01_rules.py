@@ -287,5 +287,6 @@ def test_who_has_sub_agents_may_be_refused_for_what_they_took(judge):
 # --- what a profile may say
 
 
-def test_a_profile_that_says_nothing_more_is_judged_by_these():
+def test_a_profile_that_says_nothing_more_is_judged_by_these(judge):
+    assert judge([group(batches=[batch(1)])]).word is Word.INCONCLUSIVE
     assert CHECKS[NAME].params().model_dump() == {"runs": 5, "within": 20}

@@ -394,7 +394,8 @@ def test_the_margin_of_the_p95_is_the_longest_service_that_people_call(judge):
 # --- what a profile may say
 
 
-def test_a_profile_that_says_nothing_more_is_judged_by_these():
+def test_a_profile_that_says_nothing_more_is_judged_by_these(judge):
+    assert judge().word is Word.INCONCLUSIVE
     assert CHECKS[NAME].params().model_dump() == {
         "latency_up": None, "settle": None, "served": None, "served_share": 0.9, "refusals_up_pp": 1.0,
         "confidence": 0.95, "started": 50 * MS, "background": 20,
@@ -408,8 +409,9 @@ def test_a_profile_that_says_nothing_more_is_judged_by_these():
         ("confidence", (0.8, 0.999), (0.799, 1.0)),
     ],
 )  # fmt: skip
-def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(name, taken, refused):
+def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(judge, name, taken, refused):
     for value in taken:
+        judge(params={name: value})
         assert getattr(CHECKS[NAME].params(**{name: value}), name) == value
     for value in refused:
         with pytest.raises(ValidationError):

@@ -232,7 +232,8 @@ def test_the_margin_is_half_of_the_longest_service_time(judge):
 # --- what a profile may say
 
 
-def test_a_profile_that_says_nothing_more_is_judged_by_these():
+def test_a_profile_that_says_nothing_more_is_judged_by_these(judge):
+    assert judge().word is Word.INCONCLUSIVE
     assert CHECKS[NAME].params().model_dump() == {
         "served_down_pp": 1.0, "refusals_up_pp": 1.0, "latency_up": None, "confidence": 0.95, "flooded": 50,
     }  # fmt: skip
@@ -245,8 +246,9 @@ def test_a_profile_that_says_nothing_more_is_judged_by_these():
         ("confidence", (0.8, 0.999), (0.799, 1.0)),
     ],
 )  # fmt: skip
-def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(name, taken, refused):
+def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(judge, name, taken, refused):
     for value in taken:
+        judge(params={name: value})
         assert getattr(CHECKS[NAME].params(**{name: value}), name) == value
     for value in refused:
         with pytest.raises(ValidationError):

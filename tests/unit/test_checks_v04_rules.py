@@ -394,7 +394,8 @@ def test_of_a_target_of_its_own_the_dependencies_are_those_that_its_runs_call(ju
 # --- what a profile may say
 
 
-def test_a_profile_that_says_nothing_more_is_judged_by_these():
+def test_a_profile_that_says_nothing_more_is_judged_by_these(judge):
+    assert judge().word is Word.INCONCLUSIVE
     assert CHECKS[NAME].params().model_dump() == {
         "served_down_pp": 1.0, "refusals_up_pp": 1.0, "recovery_pp": 2.0, "latency_up": None, "confidence": 0.95,
         "slots_up": 0.25, "timeouts": 20, "recovered": 0.95, "settle": ns(500), "back": 40, "mixed": 20,
@@ -410,8 +411,9 @@ def test_a_profile_that_says_nothing_more_is_judged_by_these():
         ("recovered", (0.001, 1), (0, 1.001)), ("held_idle", (0, 1_000_000), (-1, 1_000_001, 1.0)),
     ],
 )  # fmt: skip
-def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(name, taken, refused):
+def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(judge, name, taken, refused):
     for value in taken:
+        judge(params={name: value})
         assert getattr(CHECKS[NAME].params(**{name: value}), name) == value
     for value in refused:
         with pytest.raises(ValidationError):
