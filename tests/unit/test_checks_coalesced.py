@@ -18,7 +18,12 @@ MERGED, UNSENT = "coalesced", "told as done, never sent"
 SHARED, ALONE, ALIKE = "shared a call", "with a coalescing text", "asked the same at once"
 
 LOOK = {"dependency": "model", "tool": "look", "coalesce": "same"}
-BOTH = [{**LOOK, "tool": "other", "coalesce": None}, LOOK, {**LOOK, "operation": "write", "tool": "save"}]
+BOTH = [
+    {**LOOK, "tool": "other", "coalesce": None},
+    LOOK,
+    {**LOOK, "tool": "again"},
+    {**LOOK, "operation": "write", "tool": "save"},
+]
 PROFILE = profile({
     "north": [group(batches=[BOTH])],
     "south": [group(batches=[[{**LOOK, "tool": "see"}, {**LOOK, "tool": "peek", "coalesce": "else"}]])],
@@ -128,6 +133,7 @@ def test_the_call_that_a_step_shared_was_under_way_while_it_waited_give_or_take_
 def test_whose_call_it_was_is_told_by_what_arrived_else_by_what_was_decided(tmp_path, leader, found_as):
     follower = told(20, "coalesced", "f", coalesced_with="of_north/l")
     verdict = judged(tmp_path, follower, *leader)
+    assert verdict.word is (Word.FAIL if found_as else Word.INCONCLUSIVE)
     assert failed(verdict) == ({FOREIGN} if found_as else set())
     if found_as:
         assert f"1 steps were given the result of a call that was not theirs ({found_as})" in verdict.sentence
@@ -160,7 +166,7 @@ def test_only_shared_reads_and_writes_with_a_text_are_evidence(tmp_path):
     rows = [
         told(5, "coalesced", "a"), told(5, "coalesced", "b", operation="write"), told(5, "served", "c"),
         read(0, 4, step="d", operation="write", tool="save"), read(0, 4, step="e", operation="write", tool="unmarked"),
-        read(0, 4, step="f"),
+        read(0, 4, step="f"), read(5, 9, step="g"),
     ]  # fmt: skip
     verdict = judged(tmp_path, *rows)
     assert (counted(verdict, SHARED), counted(verdict, ALONE)) == ((1, 1), (1, 1))
@@ -173,12 +179,18 @@ def test_only_shared_reads_and_writes_with_a_text_are_evidence(tmp_path):
         (read(10, 20, "south", "see"), 0), (read(0, 2, "south", "see"), 0), (read(50, 60, "south", "see"), 0),
         (read(5, 20, "south", "peek"), 0), (read(5, 20, "south", "unmarked"), 0),
         (read(5, 20, "west", dependency="moving"), 0), (read(5, 20, "west"), 1), (read(10, 20, step="b"), 0),
+        (read(5, 20, tool="again"), 0),
         (read(5, 20, "north", "save", operation="write"), 0),
     ],
 )  # fmt: skip
 def test_two_tenants_ask_alike_if_reads_with_one_text_of_one_dependency_overlap(tmp_path, other, pairs):
     """Against a read of `north` from 2 to 10 ms."""
     assert found(judged(tmp_path, read(2, 10), other), ALIKE).measured == pairs
+
+
+def test_reads_without_a_text_are_not_alike(tmp_path):
+    rows = [read(2, 10, tool="other"), read(5, 20, "south", "other")]
+    assert found(judged(tmp_path, *rows), ALIKE).measured == 0
 
 
 def test_each_pair_of_tenants_is_looked_at_once_whatever_came_before(tmp_path):
