@@ -360,12 +360,19 @@ def test_first_delays_are_judged_where_there_are_enough_that_are_their_own(tmp_p
 
 def test_each_dependency_has_its_own_delays_and_the_most_are_evidence(tmp_path):
     rows = [*delayed(50, 50, 50, 50, dependency="customer", name="b"), *delayed(100, 150, 200, name="a")]
-    rows += delayed(1, 2, dependency="rare", name="c")
+    rows += [*delayed(1, 2, dependency="a_rare_one", name="c"), call(at=9000, run="d", dependency="customer")]
     told = verdict(tmp_path, rows, telling=False)
     spreads = [(f.subject, f.word, f.measured, f.samples) for f in told.findings if f.quantity == SPREAD]
     assert spreads == [("billing", Word.PASS, pytest.approx(2 / 3), 3), ("customer", Word.FAIL, 0, 4)]
     assert next(f.measured for f in told.findings if f.quantity == DELAYS) == 4
     assert set(told.witnesses) == {f"b{i}/b0.0" for i in range(4)}
+
+
+@pytest.mark.parametrize(("last_ms", "word"), [(110, Word.PASS), (109, Word.FAIL)])
+def test_a_spread_of_just_a_fifth_is_enough(tmp_path, last_ms, word):
+    told = verdict(tmp_path, delayed(90, 100, last_ms))
+    (finding,) = (f for f in told.findings if f.quantity == SPREAD)
+    assert (finding.word, "nearly the same delay" in finding.note) == (word, word is Word.FAIL)
 
 
 # --- how much there was to see
