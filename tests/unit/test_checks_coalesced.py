@@ -188,6 +188,11 @@ def test_two_tenants_ask_alike_if_reads_with_one_text_of_one_dependency_overlap(
     assert found(judged(tmp_path, read(2, 10), other), ALIKE).measured == pairs
 
 
+def test_a_read_that_begins_when_the_other_tenants_has_ended_is_not_beside_it(tmp_path):
+    rows = [read(0, 1), read(5, 6, "south", "see"), read(6, 30, step="b")]
+    assert found(judged(tmp_path, *rows), ALIKE).measured == 0
+
+
 def test_reads_without_a_text_are_not_alike(tmp_path):
     rows = [read(2, 10, tool="other"), read(5, 20, "south", "other")]
     assert found(judged(tmp_path, *rows), ALIKE).measured == 0
