@@ -344,7 +344,7 @@ def delayed(*delays_ms, dependency="billing", name="r"):
     ("delays_ms", "spans", "spread", "judged"),
     [
         ([100, 150, 200], [], (2 / 3, 3), 3), ([100, 150], [], None, 2), ([100, 100, 100], [], (0, 3), 3),
-        ([0, 0, 0], [], (0, 3), 3),
+        ([0, 0, 0], [], (0, 3), 3), ([*[100] * 11, 900], [], (0, 12), 12),  # one that lags makes no wave a spread
         # Those that no stall drew out, if there are three of them; else all, unless they come as one wave.
         ([100, 150, 200, 900], [(3100, 3800)], (2 / 3, 3), 3),
         ([100, 150, 400], [(2100, 2350)], (2, 3), 3),
