@@ -206,6 +206,18 @@ def test_a_bad_probe_opens_it_again_within_half_a_second(judge, bad, then, after
         assert note(found, NOT_REOPENED).startswith("half-open: 1 stages did not reopen after a failed probe (first pr")
 
 
+def test_one_bad_probe_puts_both_rules_of_probing_to_the_test(judge):
+    turns = [*opens(OPENED), turned(HALF, "half_open"), *opens(HALF + 20)]
+    found = judge([*FAILING, arrival("probe", HALF, status=503)], turns)
+    assert not {TOO_MANY, NOT_REOPENED} & open_questions(found)
+
+
+def test_a_probing_without_a_bad_probe_hides_no_later_one(judge):
+    turns = [*opens(OPENED), turned(HALF, "half_open"), *opens(HALF + 900), turned(4_000, "half_open")]
+    found = judge([*FAILING, arrival("well", HALF), arrival("bad", 4_000, status=503)], turns)
+    assert (NOT_REOPENED in failed(found), found.witnesses) == (True, ("bad/b0.0",))
+
+
 @pytest.mark.parametrize(("after_ms", "broken"), [(0, False), (20, False), (20.001, True)])
 def test_the_first_that_ends_badly_is_the_last_that_is_sent(judge, after_ms, broken):
     """Not the first that was sent: that one ends badly only later."""
