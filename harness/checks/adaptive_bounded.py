@@ -96,7 +96,8 @@ def _starved(frame: Frame, name: str, bounds: Adaptive, in_flight: list[tuple[in
     events += [(instant, 1, sign) for begin, end in in_flight for instant, sign in ((begin, 1), (end, -1))]
     counts, since_ns = [0, 0], NEVER_NS
     breaches: list[Breach] = []
-    for instant, which, sign in sorted(events, key=lambda event: event[0]):
+    # What begins at an instant comes before what ends there: steps that wait one after another have waited all along.
+    for instant, which, sign in sorted(events, key=lambda event: (event[0], -event[2])):
         if since_ns != NEVER_NS and frame.stalls.between(since_ns, instant) > params.starved:
             breaches.append((name, f"{counts[1]} in flight, {counts[0]} waiting, from {_s(since_ns)} to {_s(instant)}"))
         counts[which] += sign

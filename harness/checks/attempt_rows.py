@@ -7,7 +7,6 @@ import numpy as np
 from harness.checks.context import Mask
 from harness.ledger.reader import Calls, Ints, Trial
 from harness.measure.retry_after import parse
-from harness.profile.model import Profile, Tenant
 from harness.profile.units import NS_PER_S
 
 NOT_STATED = -1
@@ -35,12 +34,6 @@ def before(calls: Calls) -> tuple[Ints, Ints]:
 
 def of_tenant(trial: Trial, calls: Calls, name: str) -> Mask:
     return np.asarray(calls.tenant == trial.tenants.index(name))
-
-
-def tenants_that(profile: Profile, wanted: object) -> dict[str, Tenant]:
-    """Those for which a function of the tenant says yes."""
-    assert callable(wanted)
-    return {name: tenant for name, tenant in profile.tenants.items() if wanted(tenant)}
 
 
 def ids(calls: Calls, places: Ints, most: int = 20) -> list[str]:

@@ -19,7 +19,6 @@ from harness.ledger.reader import Calls, Ints, Trial
 from harness.profile.model import Budget
 from harness.profile.units import NS_PER_S
 
-OF_BUDGETS = ("tenant_budget", "run_budget")
 NOT_ASKED = ("loop_iterations", "branch_tokens")
 
 

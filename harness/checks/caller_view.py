@@ -58,11 +58,12 @@ def rng_of(frame: Frame, what: str) -> np.random.Generator:
 
 def stays(
     frame: Frame, subject: str, rows: list[Row], calm: Window, after: Window, confidence: float,
-    lost_pp: float, refused_pp: float, latency_up_ns: float, when: str = "",
+    lost_pp: float, refused_pp: float, latency_up_ns: float | None, when: str = "",
 ) -> list[Rule]:  # fmt: skip
     """One subject's calls of `after` against calm: served share, refusals and mean latency, each within its margin.
 
-    when: of the other window, in the quantity's name. Too few calls to see a loss of the margin: INCONCLUSIVE.
+    when: of the other window, in the quantity's name. Too few calls to see a loss of the margin: INCONCLUSIVE. Without
+    a margin of the latency, that is not judged.
     """
     needs = max(50, lossless_needs(min(lost_pp, refused_pp) / 100, z_of(confidence)))
     add = "more calls of it in calm and in the burst: a higher rate"
@@ -84,7 +85,7 @@ def stays(
     served = [row for row in rows if row.get("outcome") in ALL_SERVED]
     latency_ns = latency_of(frame)
     later, before = column(served, after, latency_ns), column(served, calm, latency_ns)
-    if min(len(later), len(before)):
+    if latency_up_ns is not None and min(len(later), len(before)):
         change = mean_up(later, before, confidence, rng_of(frame, f"{subject}latency{when}")).times(1 / NS_PER_MS)
         slowest = sorted((row for row in served if _due_in(row, after)), key=lambda row: -latency_ns(row))
         named = [str(row["call"]) for row in slowest]

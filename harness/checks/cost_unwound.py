@@ -96,7 +96,7 @@ def _in_use(frame: CostFrame, earlier: list[Request], request: Request) -> bool:
     """Whether, by what callers saw and what arrived, the pool that refused it was not whole: for its tokens its own
     bucket, for the others any run that had not ended."""
     if request.reason != TOKENS:
-        return any(max(r.closed_ns or 0, r.last_ns) > request.due_ns for r in earlier)
+        return any(r.last_ns > request.due_ns for r in earlier)
     bucket = frame.bucket_of(request.tenant)
     spent = [use for r in earlier if r.tenant == request.tenant for use in r.used]
     return bucket is not None and level_of(bucket, spent, request.answered_ns)[0] < _WHOLE * bucket.burst

@@ -75,7 +75,7 @@ def _paid(costs: CostFrame, flood: str, params: Params, refused: int) -> Rule:
     begin, until = min(r.due_ns for r in mine), max(r.answered_ns for r in mine)
     lived_ns = costs.frame.stalls.between(begin, until)
     held = (bucket.burst + float(bucket.rate) * lived_ns / NS_PER_S) if bucket is not None else 0.0
-    used = sum(r.tokens for r in mine if r.answered_ns <= until)
+    used = sum(r.tokens for r in mine)
     sentence = f"{flood}: was served {used:,} of the {held:,.0f} tokens that its bucket held"
     share = used / held if held else 0.0
     return at_least(flood, "served of what it paid for", share, params.paid, "share", refused, sentence)
@@ -88,7 +88,7 @@ def _told(costs: CostFrame, flood: str) -> Rule:
     wrong: list[Breach] = [
         (one.request.call, one.request.outcome)
         for one in mine
-        if not one.served and one.request.run is None and one.request.outcome not in (*REFUSED, "expired")
+        if one.request.run is None and one.request.outcome not in (*REFUSED, "expired")
     ]
     add = "a quieter machine, or requests of the flood during which the service does not stand still"
     return never("requests", "of the flood were neither served nor refused", wrong, len(mine), 1, add, "requests")

@@ -200,7 +200,7 @@ def _verdict(
     if failed:
         less = f"{first.note}, {first.measured:.0f} % less"
         said = f"Goodput of {first.subject} did not come back: {less}. {_told(bound)}."
-        return _made(Word.FAIL, first, samples, said, witnesses(trial, lost & _due(trial, windows[0])), "", findings)
+        return _made(Word.FAIL, first, samples, said, witnesses(trial, lost & _due(trial, windows[1])), "", findings)
     if open_:
         said = f"Goodput of {first.subject}: {first.note}; that is too noisy to tell."
         return _made(Word.INCONCLUSIVE, first, samples, said, (), "a longer calm and a longer recovery", findings)

@@ -152,10 +152,6 @@ def answered(arrival: Row) -> int:
     return int(arrival.get("status", 0))
 
 
-def succeeded(arrival: Row) -> bool:
-    return 200 <= answered(arrival) < 400
-
-
 def most_at_once(spans: Iterable[tuple[int, int]]) -> tuple[int, int]:
     """(most spans [from, to) that overlap, the instant at which they do). Ends come before beginnings."""
     events = sorted((instant, sign) for begin, end in spans for instant, sign in ((begin, 1), (max(begin, end), -1)))

@@ -128,13 +128,13 @@ def _nodes(frame: Frame, root: str, runs: Iterable[str], arrived: Mapping[str, l
     views = {run: frame.runs[run] for run in runs}
     nodes: dict[str, Node] = {}
     for run, view in views.items():
-        level, above = 0, view.parent
-        while above in views and level < len(views):
-            level, above = level + 1, views[above].parent
+        level, above = 0, run
+        while above != root and views[above].parent in views and level < len(views):
+            level, above = level + 1, str(views[above].parent)
         mine = arrived.get(run, [])
         nodes[run] = Node(run, level, view.parent if run != root else None, *_span(view, mine), mine)
     for run, node in nodes.items():
-        if node.parent in nodes and run != node.parent:
+        if node.parent in nodes:
             nodes[node.parent].below.append(run)
     for node in sorted(nodes.values(), key=lambda one: -one.level):
         if node.parent in nodes:

@@ -86,7 +86,7 @@ def judge(trial: Trial, params: Params) -> Verdict:
             params.confidence,
             params.served_down_pp,
             params.refusals_up_pp,
-            margin or 1.0,
+            margin,
         )
     rules += [*_charged(frame), *_shares(frame), *_queues(frame), *within_limits(frame), *_evidence(frame, params)]
     names = ", ".join(frame.profile.ordinary[:5])

@@ -112,7 +112,7 @@ def _left(frame: Frame) -> dict[str, Left]:
 
 
 def histories_of(frame: Frame) -> Histories:
-    steps = [step for step in frame.steps.values() if step.arrivals and step.run in frame.runs]
+    steps = [step for step in frame.steps.values() if step.arrivals]
     found = Histories(steps, [], [], [], [], [], _left(frame))
     for step in steps:
         statuses = [row.get("status") for row in step.arrivals]

@@ -24,7 +24,6 @@ import numpy as np
 from pydantic import Field
 
 from harness.checks.capacity_frames import (
-    WRITE,
     Frame,
     Run,
     Step,
@@ -347,7 +346,7 @@ def _kept_back(frame: Frame, found: Histories, params: Params) -> int:
             for a, b in windows.get(str(step.arrivals[-1]["dependency"]), ())
         )
         for step in found.steps
-        if step.arrivals[-1].get("operation") != WRITE or found.repeatable(step)
+        if found.repeatable(step)
     )
 
 

@@ -176,7 +176,7 @@ def _cools_down(views: list[View], params: Params) -> Rule:
             s for s in view.steps
             if view.stalls.between(due, s.first_ns) > params.react and s.first_ns < stage.to_ns and not s.attempts
         ]  # fmt: skip
-        if ignored and stage.to_ns > due + params.react:
+        if ignored:
             until = "for good" if stage.to_ns == NEVER_NS else f"until {_s(stage.to_ns)}"
             breaches.append(
                 (view.name, f"open from {_s(stage.from_ns)} {until}; {len(ignored)} steps refused too long")

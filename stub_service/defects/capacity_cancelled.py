@@ -83,14 +83,14 @@ def hangs_up(controller: Any, config: Any) -> None:
     """Twin: reads that are on their way when their run is cancelled are hung up on, a moment later. They end sooner
     than they would, and nothing follows."""
     cancel, healthy = controller.cancel, controller.flow.call
-    on_way: dict[str, set[Task[DependencyAnswer]]] = {}
+    on_way: dict[str, dict[Task[DependencyAnswer], None]] = {}  # in order: a trial in virtual time is always the same
 
     async def call(asked: DependencyCall) -> DependencyAnswer:
         task: Task[DependencyAnswer] = get_running_loop().create_task(healthy(asked))
         if asked.operation != READ:
             return await task
-        mine = on_way.setdefault(asked.run, set())
-        mine.add(task)
+        mine = on_way.setdefault(asked.run, {})
+        mine[task] = None
         try:
             return await task
         except CancelledError:
@@ -98,7 +98,7 @@ def hangs_up(controller: Any, config: Any) -> None:
                 raise
             return DependencyAnswer(0)
         finally:
-            mine.discard(task)
+            mine.pop(task, None)
             if not mine:
                 on_way.pop(asked.run, None)
 

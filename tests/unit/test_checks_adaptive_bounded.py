@@ -126,6 +126,7 @@ RUNNING = [read(0, 2000, "x"), read(0, 2000, "y")]
         ([*waits(100, 400), read(0, 300, "x"), read(0, 310, "y")], False),
         ([*waits(100, 400), read(0, 299, "x"), read(0, 310, "y")], True),
         ([*waits(100, 160), *waits(150, 220, "v")], True), ([*waits(100, 160), *waits(161, 220, "v")], False),
+        ([*waits(100, 160), *waits(160, 220, "v")], True),
         (waits(100, 900, dependency="model"), False), (waits(100, 900, operation="write"), False),
         ([*waits(100, 900), read(0, 2000, "x", dependency="model"), read(0, 2000, "y", operation="write")], True),
         ([told(100, "queued", "w")], False), ([*waits(100, 120), told(900, "served", "w")], False),

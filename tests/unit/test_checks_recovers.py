@@ -77,6 +77,12 @@ def test_goodput_that_is_back_only_long_after_the_bound_fails_by_the_first_windo
     assert "50 % less" in found.sentence
 
 
+def test_goodput_that_goes_again_in_the_end_fails_with_the_calls_that_were_lost_then(tmp_path):
+    found = judged(tmp_path, calm() + burst() + after(to_s=72) + lost(after(from_s=72), 1), {**CAPACITY, "down_pct": 15})
+    assert (found.word, of(found, ALL, SOON).word, of(found, ALL, STAYS).word) == (Word.FAIL, Word.PASS, Word.FAIL)
+    assert found.witnesses[0] == "0.720"
+
+
 @pytest.mark.parametrize(("hurt", "words"), [("A", ("PASS", "FAIL")), ("D", ("FAIL", "PASS"))])
 def test_the_ordinary_tenants_are_judged_by_themselves_too(tmp_path, hurt, words):
     """A twelfth of all calls is theirs, or what others lost is not theirs."""

@@ -74,11 +74,11 @@ def test_a_run_was_open_when_its_first_call_arrived_if_that_is_known_sooner(tmp_
     assert tree.nodes["a"].opened_ns == 3 * S - 1
 
 
-def test_a_run_that_is_said_to_be_its_own_parent_is_a_tree_of_one(tmp_path):
-    mine = agent("a", 1, [(2, 1)])
-    mine.decisions.append({"t_ns": 0, "kind": "run", "outcome": "opened", "run": "a", "parent_run": "a"})
-    (tree,) = trees(tmp_path, mine)
-    assert (list(tree.nodes), tree.nodes["a"].level < 2) == (["a"], True)
+def test_a_run_that_is_said_to_be_its_own_parent_is_the_root_of_its_tree(tmp_path):
+    mine = [agent("a", 1, [(2, 1)], place=0), agent("b", 1, place=1, parent="0.0")]
+    mine[0].decisions.append({"t_ns": 0, "kind": "run", "outcome": "opened", "run": "a", "parent_run": "a"})
+    (tree,) = trees(tmp_path, *mine)
+    assert {run: node.level for run, node in tree.nodes.items()} == {"a": 0, "b": 1}
 
 
 def test_a_run_that_no_caller_asked_for_or_whose_tree_has_no_limit_is_not_judged(tmp_path):

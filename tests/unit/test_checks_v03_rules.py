@@ -229,6 +229,16 @@ def test_the_margin_is_half_of_the_longest_service_time(judge):
     assert [each.bound for each in of(judge(calls=calls, params={"latency_up": "7ms"}), "mean latency up")] == [7]
 
 
+def test_where_no_margin_is_known_a_latency_that_rises_is_not_held_against_the_layer(judge):
+    """A target of its own, and a profile without `latency_up`: 2 ms more in the burst."""
+    calls = [call("quiet", at, action="submit", due_ns=at * 10**9, done_ns=at * 10**9 + took)
+             for at in range(80) for took in [30_000_000 + (at >= 40) * 2_000_000]]  # fmt: skip
+    found = judge(calls=calls, target="url")
+    assert (failed(found), of(found, "mean latency up")) == (set(), [])
+    assert "margin of the latency" in open_questions(found)
+    assert {each.subject for each in of(found, "served share down")} == {"quiet"}
+
+
 # --- what a profile may say
 
 
