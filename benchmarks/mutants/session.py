@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,8 @@ class Session:
                 passed = self.run(self.items[nodeid], after)
                 sys.settrace(None)
                 ran = {Path(n).relative_to(ROOT).with_suffix("").as_posix(): sorted(each) for n, each in lines.items()}
-                row = {"test": nodeid, "cpu_s": round(time.process_time() - begun, 4), "passed": passed, "lines": ran}
+                took_s = round(time.process_time() - begun, 4)
+                row = {"test": nodeid, "of": _written(nodeid), "cpu_s": took_s, "passed": passed, "lines": ran}
                 file.write(orjson.dumps(row) + b"\n")
                 file.flush()
         return ""
@@ -203,7 +205,15 @@ def _seen(record: Path) -> dict[str, Seen]:
     return {
         row["test"]: Seen(row["cpu_s"], row["passed"], {m: frozenset(n) for m, n in row["lines"].items()})
         for row in rows
+        if row["of"] == _written(row["test"])
     }
+
+
+@cache
+def _written(nodeid: str) -> str:
+    """Of the file that a test is in: what it ran when it was written otherwise says nothing. Empty for a cell."""
+    path = ROOT / nodeid.partition("::")[0]
+    return hashlib.blake2b(path.read_bytes(), digest_size=6).hexdigest() if path.is_file() else ""
 
 
 def _forked(work: Callable[[], str], cpu_s: float) -> tuple[str, float]:
