@@ -7,8 +7,9 @@ import pytest
 from harness.checks import shuffle
 from harness.checks.context import profile_of
 from harness.checks.judge import judge_one
-from harness.checks.shuffle import NAME
+from harness.checks.shuffle import NAME, Params
 from harness.checks.verdict import Word
+from harness.measure.chance import binomial_bound, binomial_tail
 from tests.unit.ledgers import steady, written
 
 MS = 1_000_000
@@ -178,3 +179,24 @@ def test_so_many_are_hurt_by_chance_and_so_few_tell_nothing(tmp_path, hand, ligh
     assert (found.word, found.measured, found.samples) == (word, hurt_ones, lights)
     if word == "INCONCLUSIVE":
         assert found.add.endswith(" times as many light tenants")
+
+
+@pytest.mark.parametrize("n", [1, 3, 10, 100])
+def test_so_many_times_as_many_light_tenants_would_tell_and_half_as_many_would_not(n):
+    """By the definition: as many hurt as a hand of one hurts are, nearly always, more than chance allows."""
+    params, queues, p = Params(), 16, 0.001
+
+    def tells(tenants):
+        allowed = binomial_bound(tenants, p, params.chance)
+        return binomial_tail(tenants, 1 / queues, allowed) >= params.power
+
+    factor = shuffle._needed(n, queues, p, params)
+    assert factor in [2**power for power in range(1, 20)]
+    assert tells(n * factor)
+    assert factor == 2 or not tells(n * factor // 2)
+
+
+def test_where_nothing_would_tell_it_stops_and_without_any_tenant_it_counts_from_one():
+    params = Params()
+    assert shuffle._needed(1, 1000, 0.0009, params) == 1 << 20
+    assert shuffle._needed(0, 16, 0.001, params) == shuffle._needed(1, 16, 0.001, params)
