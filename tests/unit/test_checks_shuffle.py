@@ -177,6 +177,8 @@ def test_so_many_are_hurt_by_chance_and_so_few_tell_nothing(tmp_path, hand, ligh
     rows = [light(900) if i < hurt_ones else light() for i in range(lights)]
     found = judged(tmp_path, rows, {"queues": 16, "hand": hand})
     assert (found.word, found.measured, found.samples) == (word, hurt_ones, lights)
+    by_heavy = next(each for each in found.findings if each.subject == "by heavy")
+    assert by_heavy.word is (Word.FAIL if word == "FAIL" else Word.PASS)
     if word == "INCONCLUSIVE":
         assert found.add.endswith(" times as many light tenants")
 

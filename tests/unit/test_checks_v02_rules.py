@@ -416,3 +416,9 @@ def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(judge, name,
     for value in refused:
         with pytest.raises(ValidationError):
             CHECKS[NAME].params(**{name: value})
+
+
+def test_who_comes_back_first_is_held_against_nothing_where_nobody_called_in_calm(judge):
+    found = judge(calls=[call("people", BURST_MS + 1, took_ms=900)])
+    assert of(found, RETURN) == []
+    assert "p95 latency" in open_questions(found)

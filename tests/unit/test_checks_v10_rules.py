@@ -466,3 +466,18 @@ def test_an_outage_of_a_service_that_the_profile_does_not_know_has_no_bounds_to_
 def test_how_many_are_asked_for_is_a_whole_number(judge, value):
     assert "stale: Input should be" in judge(step("a", 1_100, 2_200), params={"stale": value}).sentence
     assert "Input should be" not in judge(step("a", 1_100, 2_200), params={"stale": 1_000_000}).sentence
+
+
+def test_the_first_in_the_queue_can_be_overtaken_and_who_comes_later_hides_nobody(judge):
+    urgent, lazy = step("urgent", 1_100, 2_400, deadline_ms=5_000), step("lazy", 1_200, 2_300)
+    later = step("later", 2_600, 2_700)
+    assert failed(judge(urgent, lazy)) == {ORDER}
+    assert failed(judge(later, lazy, urgent)) == {ORDER}
+    assert failed(judge(step("urgent", 1_100, 2_250, deadline_ms=5_000), lazy)) == set()
+
+
+def test_a_fault_without_an_end_explains_whatever_opens_after_it(judge):
+    endless = {key: value for key, value in FAULT.items() if key != "to"}
+    turns = [*TURNS, turned(3_000, "opened")]
+    assert failed(judge(step("a", 1_100, 2_200), turns=turns, faults=(endless,))) == set()
+    assert REOPENED in failed(judge(step("a", 1_100, 2_200), turns=turns))
