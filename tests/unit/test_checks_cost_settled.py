@@ -423,3 +423,13 @@ def test_of_a_trial_that_was_cut_off_and_without_arrivals_it_is_said_what_is_mis
     again = manifest_edited(cut, lambda manifest: None)
     for check in (unwound, reconciled):
         assert "arrivals.jsonl" in check.judge(again, check.Params()).sentence
+
+
+def test_a_trial_that_was_cut_has_held_nothing_at_its_end(tmp_path):
+    profile = document(POOLS, {"north": [group()], "south": [group()]})
+    profile["phases"] = {"recovery": ["10s", "15s"]}
+    mine = told(tmp_path / "trial", profile, turned_away("north", 1, "sessions"), ok(), at_ns=ns(20))
+    cut = manifest_edited(mine, lambda manifest: manifest.pop("ended"))
+    verdict = unwound.judge(cut, unwound.Params(refusals=4, each=1, whole=1))
+    assert verdict.word is Word.INCONCLUSIVE
+    assert "still held at the end" not in {one.quantity for one in verdict.findings}

@@ -74,6 +74,19 @@ def test_a_run_was_open_when_its_first_call_arrived_if_that_is_known_sooner(tmp_
     assert tree.nodes["a"].opened_ns == 3 * S - 1
 
 
+def test_only_the_answer_that_opened_it_says_since_when_a_run_was_open(tmp_path):
+    mine = agent("a", 3, [(4, 1)], closed=6)
+    mine.calls.append({"due_ns": 2 * S, "done_ns": S, "outcome": "open", "action": "submit", "run_id": "a"})
+    (tree,) = trees(tmp_path, mine)
+    assert (tree.nodes["a"].opened_ns, tree.nodes["a"].closed_ns) == (3 * S, 6 * S)
+
+
+def test_a_run_that_nobody_opened_is_no_tree(tmp_path):
+    mine = agent("a", 1, [(2, 1), (3, 1)])
+    mine.arrivals[1]["run"] = "stray"
+    assert [tree.root for tree in trees(tmp_path, mine)] == ["a"]
+
+
 def test_a_run_that_is_said_to_be_its_own_parent_is_the_root_of_its_tree(tmp_path):
     mine = [agent("a", 1, [(2, 1)], place=0), agent("b", 1, place=1, parent="0.0")]
     mine[0].decisions.append({"t_ns": 0, "kind": "run", "outcome": "opened", "run": "a", "parent_run": "a"})

@@ -35,9 +35,11 @@ OPENED = [call(tenant, 0, action="open") for tenant in CLASSES]
 
 @pytest.fixture
 def judge(tmp_path):
-    def judge_them(arrivals=(), decisions=(), params=None, calls=(), target="stub", stalled=(), **capacity):
+    def judge_them(
+        arrivals=(), decisions=(), params=None, calls=(), target="stub", stalled=(), tenants=TENANTS, **capacity
+    ):
         given = {"reserves": RESERVES, **capacity}
-        says = {"tenants": TENANTS, "ordinary": [], "phases": {"calm": ["0s", "40s"], "burst": ["40s", "80s"]}}
+        says = {"tenants": tenants, "ordinary": [], "phases": {"calm": ["0s", "40s"], "burst": ["40s", "80s"]}}
         rows = [list(each) for each in (arrivals, decisions)]
         more = {"target": target, "says": says, "stalled": stalled, "capacity": given}
         found = judged(NAME, tmp_path, *rows, params or {}, calls=[*OPENED, *calls], **more)
@@ -383,7 +385,9 @@ def test_the_margin_of_the_p95_is_the_longest_service_that_people_call(judge):
     """Whatever others call; and it is the slowest calls once lent ones have ended that are named."""
     both = {"billing": SERVICE, "slow": {**SERVICE, "service_time": "90ms"}}
     slow = [call("people", at * 100 + 1, took_ms=10 + (at >= 400) * (60 + at % 7)) for at in range(800)]
-    found = judge(calls=slow, dependencies=both)
+    work = TENANTS["triage"]["runs"][0]
+    triage = {"runs": [{**work, "batches": [[{"dependency": "slow"}]]}]}
+    found = judge(calls=slow, dependencies=both, tenants={**TENANTS, "triage": triage})
     [finding] = of(found, "p95 latency up")
     assert (finding.bound, finding.word, finding.samples) == (50, "FAIL", 799)
     named = {slow[int(each.partition(".")[2]) // 100]["done_ns"] for each in found.witnesses}

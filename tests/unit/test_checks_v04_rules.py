@@ -313,6 +313,12 @@ def test_a_batch_is_mixed_that_calls_the_slowed_one_and_another(judge, also, mix
     assert of(found, "to the slowed one and another")[0].measured == mixed
 
 
+def test_what_only_arrived_is_of_its_batch_too(judge):
+    arrived = [arrival("both", 50_000, step="b0.0"), arrival("both", 51_000, step="b0.1", dependency="customer")]
+    told = [decided("both", 50_000, "admitted", step="b0.1", dependency="customer", batch="b0")]
+    assert of(judge((), arrived, told), "to the slowed one and another")[0].measured == 1
+
+
 def test_another_batch_of_the_same_run_does_not_make_one_mixed(judge):
     told = [
         decided("both", 50_000, "queued", batch="b0"),

@@ -420,6 +420,13 @@ def test_a_reopening_by_a_probe_is_the_same_outage(judge):
     assert failed(judge(step("a", 1_100, 2_200), turns=turns, faults=[])) == set()
 
 
+def test_a_probe_that_fails_after_the_next_fault_is_no_opening_of_its_own(judge):
+    """It opened in the fault, and is not closed yet."""
+    turns = [turned(6_100, "opened"), turned(7_100, "half_open"), turned(7_200, "opened"), turned(9_000, "half_open")]
+    faults = [FAULT, NEXT]
+    assert REOPENED not in failed(judge(step("a", 1_100, 2_200), turns=[*TURNS, *turns], faults=faults))
+
+
 @pytest.mark.parametrize(
     ("first_ms", "name", "many"),
     [(CLOSED, "autonomous", 1), (CLOSED - 0.001, "autonomous", 0), (3_000, "interactive", 0), (AGAIN, "autonomous", 0)],
@@ -473,11 +480,15 @@ def test_the_first_in_the_queue_can_be_overtaken_and_who_comes_later_hides_nobod
     later = step("later", 2_600, 2_700)
     assert failed(judge(urgent, lazy)) == {ORDER}
     assert failed(judge(later, lazy, urgent)) == {ORDER}
+    _, told = step("again", 2_600)
+    again = ([arrival("again", 950), arrival("again", 2_700, 2)], [*told, decided("again", 2_700)])
+    assert failed(judge(again, lazy, urgent)) == {ORDER}
     assert failed(judge(step("urgent", 1_100, 2_250, deadline_ms=5_000), lazy)) == set()
 
 
 def test_a_fault_without_an_end_explains_whatever_opens_after_it(judge):
     endless = {key: value for key, value in FAULT.items() if key != "to"}
     turns = [*TURNS, turned(3_000, "opened")]
-    assert failed(judge(step("a", 1_100, 2_200), turns=turns, faults=(endless,))) == set()
+    found = judge(step("a", 1_100, 2_200), turns=turns, faults=(endless,))
+    assert (found.word is Word.INVALID, failed(found)) == (False, set())
     assert REOPENED in failed(judge(step("a", 1_100, 2_200), turns=turns))
