@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
 
 from harness.checks.registry import CHECKS
 from harness.checks.v04_bulkheads import NAME
 from harness.checks.verdict import Word
 from tests.unit.capacity_trials import failed, open_questions
-from tests.unit.written_steps import SERVICE, arrival, decided, judged, ns
+from tests.unit.written_steps import SERVICE, arrival, decided, holds_to_bounds, judged, ns
 
 BACK, IDLE, IN_USE = "served in recovery", "slots held idle", "slots in use up"
 LIMIT = SERVICE["reads"]["limit"]
@@ -418,9 +417,4 @@ def test_a_profile_that_says_nothing_more_is_judged_by_these(judge):
     ],
 )  # fmt: skip
 def test_a_figure_is_taken_up_to_its_bounds_and_refused_beyond_them(judge, name, taken, refused):
-    for value in taken:
-        judge(params={name: value})
-        assert getattr(CHECKS[NAME].params(**{name: value}), name) == value
-    for value in refused:
-        with pytest.raises(ValidationError):
-            CHECKS[NAME].params(**{name: value})
+    holds_to_bounds(judge, NAME, name, taken, refused)

@@ -6,11 +6,15 @@ all the evidence that there is. Steps are those of one dependency, `billing`, un
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
 from harness.checks.judge import judge_one
+from harness.checks.registry import CHECKS
 from harness.checks.verdict import Verdict
 from harness.ledger.reader import ARRIVALS, DECISIONS, EFFECTS, read_trial
 from harness.ledger.stalls import STALLS
@@ -71,3 +75,15 @@ def judged(
         write_rows(trial.folder, rows, name)
     write_rows(trial.folder, [{"from_ns": ns(begin), "to_ns": ns(end)} for begin, end in stalled], STALLS)
     return judge_one(read_trial(trial.folder), check, params)
+
+
+def holds_to_bounds(
+    judge: Callable[..., Verdict], check: str, name: str, taken: Iterable[Any], refused: Iterable[Any]
+) -> None:
+    """A figure of a check is taken up to its bounds, and judged by, and refused beyond them."""
+    for value in taken:
+        judge(params={name: value})
+        assert getattr(CHECKS[check].params(**{name: value}), name) == value
+    for value in refused:
+        with pytest.raises(ValidationError):
+            CHECKS[check].params(**{name: value})
